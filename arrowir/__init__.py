@@ -1,0 +1,95 @@
+"""Neuron backend IR as Arrow tables keyed by integer ids, transformed batch by batch with columnar operations.
+
+Every public name is bound when it is first used, so that importing the package costs next to nothing.
+
+Examples
+--------
+>>> import arrowir as air
+>>> ir = air.read("data/samples/klr009/scale_add.bir.json")
+>>> ir.instructions["opcode"].to_list()
+['Load', 'TensorScalar', 'Save']
+>>> air.run(ir).ok
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arrowir import build, passes, schema, testing
+    from arrowir.diagnostics import (
+        ArrowIRError,
+        FormatError,
+        OptionError,
+        PassError,
+        SchemaError,
+        SimulationError,
+    )
+    from arrowir.edit import concat
+    from arrowir.formats.bir_json import read_json
+    from arrowir.formats.parquet import read_parquet
+    from arrowir.formats.reading import read
+    from arrowir.ir import IR
+    from arrowir.passes.base import Pass, PassResult
+    from arrowir.passes.pipeline import RunResult, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IR",
+    "ArrowIRError",
+    "FormatError",
+    "OptionError",
+    "Pass",
+    "PassError",
+    "PassResult",
+    "RunResult",
+    "SchemaError",
+    "SimulationError",
+    "__version__",
+    "build",
+    "concat",
+    "passes",
+    "read",
+    "read_json",
+    "read_parquet",
+    "run",
+    "schema",
+    "testing",
+]
+
+_MODULES = frozenset({"build", "passes", "schema", "testing"})
+
+_HOMES: dict[str, str] = {
+    "IR": "ir",
+    "ArrowIRError": "diagnostics",
+    "FormatError": "diagnostics",
+    "OptionError": "diagnostics",
+    "Pass": "passes.base",
+    "PassError": "diagnostics",
+    "PassResult": "passes.base",
+    "RunResult": "passes.pipeline",
+    "SchemaError": "diagnostics",
+    "SimulationError": "diagnostics",
+    "concat": "edit",
+    "read": "formats.reading",
+    "read_json": "formats.bir_json",
+    "read_parquet": "formats.parquet",
+    "run": "passes.pipeline",
+}
+"""Where each public name lives."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    if name in _MODULES:
+        return import_module(f"arrowir.{name}")
+    if name in _HOMES:
+        value = getattr(import_module(f"arrowir.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module `arrowir` has no attribute `{name}`")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,41 @@
+"""`arrowir convert`: modules in another format."""
+
+import argparse
+
+from arrowir.cli import console, inputs, outputs
+from arrowir.cli.console import UsageError
+from arrowir.cli.outputs import Output
+
+
+def convert(arguments: argparse.Namespace) -> int:
+    """Read modules and write them as JSON or as a data set."""
+    sources = inputs.find(arguments.inputs)
+    output = Output.for_convert(arguments.output, sources, arguments.format)
+    if output.parquet is not None and outputs.is_file_name(output.parquet):
+        raise UsageError(f"OUT `{arguments.output}` names a JSON file, and `--format parquet` writes a folder")
+    with console.Progress(quiet=arguments.quiet) as progress:
+        given = inputs.load(sources, progress, strict=arguments.strict)
+        output.check_place()
+        output.check_inputs(given)
+        progress.at("writing", 0, 1)
+        with outputs.writing(arguments.output):
+            output.write(given.ir)
+    names = given.ir.tables["modules"].text().tolist()
+    written = list(map(str, output.json_paths(given.ir))) if output.json is not None and names else []
+    pool, source = given.ir.pools.names.texts, given.ir.tables["modules"]["source"].tolist()
+    modules: list[dict[str, object]] = [
+        {
+            "name": name,
+            "source": pool[source[m]] if source[m] >= 0 else None,
+            "status": "converted",
+            "output": written[m] if written else str(output.root),
+        }
+        for m, name in enumerate(names)
+    ]
+    if arguments.json:
+        console.answer(console.dump({"modules": inputs.interleaved(given, modules)}))
+    elif not arguments.quiet:
+        target = written[0] if len(written) == 1 else str(output.root)
+        console.line(f"wrote {console.counted(len(names), 'module')} to {target}" if names else "wrote nothing")
+    console.report(given.messages, quiet=arguments.quiet)
+    return 1 if given.failures else 0

@@ -1,0 +1,121 @@
+"""`arrowir run`: a pipeline over modules, and what came of it."""
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from arrowir.cli import console, inputs, outputs
+from arrowir.cli.console import UsageError
+from arrowir.cli.inputs import Inputs
+from arrowir.cli.outputs import Output
+from arrowir.diagnostics import table
+from arrowir.ir import IR
+from arrowir.passes import pipeline
+from arrowir.passes.base import STATUS
+from arrowir.passes.pipeline import RunResult
+from arrowir.store import Array
+
+ROWS = 40
+"""Modules that the closing table shows on a terminal; those that failed are shown in any case."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the pipeline, write its results, print the closing table."""
+    _refuse_unavailable(arguments)
+    options = _options(arguments.set)
+    steps = pipeline.plan_steps(_chosen(arguments.passes), options)
+    sources = inputs.find(arguments.inputs)
+    output = Output.for_run(arguments.output, sources, arguments.format)
+    output.check_place()
+    with console.Progress(quiet=arguments.quiet) as progress:
+        given = inputs.load(sources, progress, strict=arguments.strict)
+        output.check_inputs(given)
+        result = pipeline.run(given.ir, steps, strict=arguments.strict, verify=arguments.verify, progress=progress.at)
+        messages = (*given.messages, *result.messages)
+        diagnostics, rows = table(messages), result.steps
+        progress.at("writing", 0, 1)
+        with outputs.writing(arguments.output):
+            output.write(result.ir)
+            output.write_tables(diagnostics=diagnostics, steps=rows)
+    modules = inputs.interleaved(given, summary(given, result))
+    if arguments.json:
+        console.answer(
+            console.dump({"modules": modules, "diagnostics": diagnostics.to_dicts(), "steps": rows.to_dicts()})
+        )
+    elif not arguments.quiet:
+        show(modules)
+    console.report(messages, quiet=arguments.quiet, details=str(output.tables / "diagnostics.parquet"))
+    failed = any(m.severity == "error" for m in messages) or any(m["status"] == "failed" for m in modules)
+    return 1 if failed or given.failures else 0
+
+
+def _refuse_unavailable(arguments: argparse.Namespace) -> None:
+    """Refuse what the interface has and this version does not."""
+    if arguments.jobs > 1:
+        raise UsageError(f"`--jobs {arguments.jobs}` is not available in this version: it has one worker; leave it out")
+    if arguments.engine != "local":
+        raise UsageError(f"`--engine {arguments.engine}` is not available in this version; leave it out")
+    if arguments.scheduler is not None:
+        raise UsageError("`--scheduler` is not available in this version; leave it out")
+    if arguments.resume:
+        raise UsageError("`--resume` is not available in this version; leave it out")
+
+
+def _chosen(passes: list[list[str]] | None) -> list[str] | None:
+    return None if passes is None else [name for names in passes for name in names]
+
+
+def _options(settings: list[tuple[str, str, object]]) -> dict[str, dict[str, Any]]:
+    options: dict[str, dict[str, Any]] = {}
+    for name, option, value in settings:
+        options.setdefault(name, {})[option] = value
+    return options
+
+
+def summary(given: Inputs, result: RunResult) -> list[dict[str, Any]]:
+    """Return what the closing table says of each module that was read."""
+    before, after = pipeline.rows_per_module(given.ir), pipeline.rows_per_module(result.ir)
+    inlined = after["call_chains"] - before["call_chains"]
+    reserved = reserved_bytes(result.ir) - reserved_bytes(given.ir)
+    names = given.ir.tables["modules"].text().tolist()
+    pool, source = given.ir.pools.names.texts, given.ir.tables["modules"]["source"].tolist()
+    return [
+        {
+            "name": name,
+            "source": pool[source[m]] if source[m] >= 0 else None,
+            "status": STATUS[int(result.codes[m])],
+            "instructions_before": int(before["instructions"][m]),
+            "instructions_after": int(after["instructions"][m]),
+            "kernels_inlined": int(inlined[m]),
+            "bytes_reserved": int(reserved[m]),
+        }
+        for m, name in enumerate(names)
+    ]
+
+
+def reserved_bytes(ir: IR) -> Array:
+    """Return the bytes per partition that each module's SBUF holds for the runtime."""
+    locations = ir.tables["locations"]
+    mine = (locations["runtime_reserved"] == 1) & (locations["bytes"] > 0)
+    mine &= locations["type"] == ir.pools.codes["memory_type"].find("SB")
+    total = np.zeros(len(ir), np.int64)
+    np.add.at(total, ir.array("locations", "module_id")[mine], locations["bytes"][mine])
+    return total
+
+
+def show(modules: list[dict[str, Any]]) -> None:
+    """Print the closing table."""
+    shown = modules
+    if console.is_terminal(console.sys.stdout) and len(modules) > ROWS:
+        shown = [m for place, m in enumerate(modules) if place < ROWS or m["status"] == "failed"]
+    columns = ("instructions_before", "instructions_after", "kernels_inlined", "bytes_reserved")
+    console.table(
+        ("module", "status", "instructions before", "after", "kernels inlined", "bytes reserved"),
+        [(m["name"], m["status"], *(m.get(c) for c in columns)) for m in shown],
+    )
+    if (rest := len(modules) - len(shown)) > 0:
+        console.answer(f"... and {console.counted(rest, 'more module')}\n")
+    counts = {status: sum(m["status"] == status for m in modules) for status in STATUS}
+    listed = ", ".join(f"{number:,} {status}" for status, number in counts.items() if number)
+    console.answer(f"{console.counted(len(modules), 'module')}: {listed or 'none'}\n")

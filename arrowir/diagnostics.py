@@ -1,0 +1,216 @@
+"""What can be wrong: the registry of codes, the diagnostics table, the exceptions.
+
+A diagnostic is one row: which module, which pass, how bad, a stable code, a message, and what it is about (rule O3).
+The registry below is the only place that says what codes there are; the documentation is made from it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One kind of diagnostic."""
+
+    name: str
+    severity: Severity
+    meaning: str
+    fatal: bool = True
+    """An error that fails the module; rule O8 has errors that do not."""
+    compiler_code: str | None = None
+
+
+def _codes(*codes: Code) -> dict[str, Code]:
+    return {code.name: code for code in codes}
+
+
+CODES: dict[str, Code] = _codes(
+    # reading
+    Code("format_error", "error", "the file is not a BIR module, or a known member has a wrong type"),
+    Code("duplicate_key", "warning", "a member stands twice in one JSON object; the last value is kept"),
+    Code("unresolved_name", "warning", "a name that nothing in reach has; an error in a pass that needs it"),
+    Code("ambiguous_name", "note", "several things have the name; one was chosen by rule R2"),
+    Code("unknown_value", "warning", "a value outside a closed vocabulary; kept"),
+    Code("rebinding_name", "note", "a written name would resolve to another row when read back"),
+    # any pass
+    Code("internal_error", "error", "an unexpected exception: a defect of this library"),
+    Code("too_many_instructions", "error", "the pass would produce more instructions than allowed",
+         compiler_code="ELUR015"),
+    Code("not_supported", "error", "legal BIR that this version cannot transform"),
+    Code("unknown_arch", "error", "the architecture is unknown, or has no hardware model"),
+    # runtime_memory_reservation
+    Code("single_function_required", "error", "the module has not exactly one ordinary function", fatal=False),
+    Code("arch_below_30", "note", "the architecture gets no reservation"),
+    Code("already_reserved", "note", "the reservation is there already"),
+    Code("name_taken", "error", "a location has the reserved name but not the flag"),
+    Code("reservation_exceeds_sbuf", "error", "the region does not fit into SBUF"),
+    Code("reservation_overlaps", "warning", "allocated locations share bytes with the region"),
+    Code("unassigned_tensor_id", "error", "a location of the set has a negative tensor_id"),
+    # inline_nki_kernel
+    Code("no_callee", "error", "the call-site names no function", compiler_code="NKI001"),
+    Code("callee_lost", "error", "the callee is gone after canonicalisation", compiler_code="NKI002"),
+    Code("ambiguous_callee", "error", "several functions have the callee's name"),
+    Code("recursive_kernel", "error", "kernel functions call each other in a cycle"),
+    Code("call_site_skipped", "note", "the call-site's allocation status is not that of the pass"),
+    Code("unknown_kernel_source", "error", "kernel_source_val is none of Beta1, Beta2, Beta3"),
+    Code("call_site_not_plain", "error", "the call-site has sync_info or predicates"),
+    Code("unbound_parameter", "error", "a parameter of the callee has no actual"),
+    Code("unknown_parameter", "error", "an argument map names something that is no parameter"),
+    Code("parameter_location_count", "error", "a bound set has not exactly one location", compiler_code="NKI006"),
+    Code("parameter_size_mismatch", "error", "actual and formal differ in bytes"),
+    Code("scratchpad_count", "error", "fewer outputs than scratchpads", compiler_code="NKI003"),
+    Code("scratchpad_unallocated", "error", "an allocated kernel needs an allocated scratchpad"),
+    Code("scratchpad_base", "error", "the SB scratchpad does not start at partition 0"),
+    Code("sb_overflow", "error", "a rebased SB location ends past the capacity"),
+    Code("output_not_written", "warning", "the kernel never writes an output parameter"),
+    # unroll
+    Code("dynamic_loop", "error", "the trip count is not a constant"),
+    Code("zero_stride", "error", "a loop's stride is 0"),
+    Code("loop_with_control_flow", "error", "a loop's body has several blocks, a Break or a branch to its own block"),
+    Code("block_tensor", "error", "a loop addresses a tensor that has one block per iteration"),
+    Code("address_rank_mismatch", "error", "addrs and tensor_shape differ in length"),
+    Code("symbolic_location_count", "error", "the set of a symbolic operand has not exactly one location"),
+    Code("address_out_of_bounds", "error", "a symbolic address lies outside its location"),
+    Code("integer_overflow", "error", "an expression leaves 64 bits"),
+    Code("runtime_address", "error", "an address depends on a value known only at run time"),
+    Code("division_by_zero", "error", "an expression divides by zero"),
+    Code("bad_expression", "error", "an expression of an unknown kind or form"),
+    Code("immediate_out_of_range", "error", "a symbolic immediate names no element of its list"),
+    Code("predicated_instruction", "error", "an instruction has predicates"),
+    Code("predicated_dependency", "error", "an unroll dependency has predicates"),
+    Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One row of the diagnostics table; ids are those of the batch that the pass was given."""
+
+    severity: Severity
+    code: str
+    message: str
+    module: str = ""
+    module_id: int | None = None
+    pass_name: str = ""
+    compiler_code: str | None = None
+    function: str | None = None
+    function_id: int | None = None
+    block: str | None = None
+    block_id: int | None = None
+    instruction: str | None = None
+    instruction_id: int | None = None
+    set: str | None = None
+    set_id: int | None = None
+    location: str | None = None
+    location_id: int | None = None
+
+    def __str__(self) -> str:
+        about = ", ".join(
+            f"{what} `{name}`"
+            for what in ("function", "block", "instruction", "set", "location")
+            if (name := getattr(self, what)) is not None
+        )
+        code = f"{self.code}, {self.compiler_code}" if self.compiler_code else self.code
+        where = f" ({about})" if about else ""
+        return f"{self.severity}[{code}] {self.module}: {self.message}{where}"
+
+
+COLUMNS: tuple[str, ...] = (
+    "module", "pass", "severity", "code", "message", "compiler_code", "function", "block", "instruction", "set",
+    "location", "module_id", "function_id", "block_id", "instruction_id", "set_id", "location_id",
+)  # fmt: skip
+"""Columns of the diagnostics table, in order."""
+
+
+def make(code: str, message: str, *, severity: Severity | None = None, **about: object) -> Diagnostic:
+    """Make a diagnostic with the registered severity and compiler code of its code.
+
+    Parameters
+    ----------
+    code
+        A name in `CODES`.
+    message
+        What was found, and what to do.
+    severity
+        Only where it differs from the registered one.
+    about
+        Other fields of `Diagnostic`.
+    """
+    known = CODES[code]
+    return Diagnostic(severity or known.severity, code, message, compiler_code=known.compiler_code, **about)  # type: ignore[arg-type]
+
+
+def table(rows: Iterable[Diagnostic]) -> "pl.DataFrame":
+    """Return the diagnostics table of some rows, typed even when it is empty."""
+    import polars as pl
+
+    names = {"pass": "pass_name"}
+    listed = list(rows)
+    return pl.DataFrame(
+        {c: [getattr(row, names.get(c, c)) for row in listed] for c in COLUMNS},
+        schema={c: pl.Int64 if c.endswith("_id") else pl.String for c in COLUMNS},
+    )
+
+
+class ArrowIRError(Exception):
+    """Base of every exception that this library raises on purpose."""
+
+
+class FormatError(ArrowIRError):
+    """A file or document that cannot be read.
+
+    Parameters
+    ----------
+    message
+        What is wrong.
+    path
+        The file, or a name for the bytes.
+    offset
+        Byte offset in the (decompressed) text, where the text itself is broken.
+    json_path
+        Path of the member, like `functions[0].blocks[1].name`, where its value is wrong.
+    """
+
+    def __init__(
+        self, message: str, *, path: str | None = None, offset: int | None = None, json_path: str | None = None
+    ) -> None:
+        self.message, self.path, self.offset, self.json_path = message, path, offset, json_path
+        at = f" at byte {offset}" if offset is not None else f" at `{json_path}`" if json_path is not None else ""
+        super().__init__(f"{path or 'document'}{at}: {message}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _format_error, tuple(getattr(self, f) for f in ("message", "path", "offset", "json_path"))
+
+
+def _format_error(message: str, path: str | None, offset: int | None, json_path: str | None) -> FormatError:
+    return FormatError(message, path=path, offset=offset, json_path=json_path)
+
+
+class PassError(ArrowIRError):
+    """A pass met an error and was asked to be strict; `diagnostic` is the row."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(str(diagnostic))
+
+
+class OptionError(ArrowIRError):
+    """A wrong pass name, option or argument: a usage error (`bad_option`)."""
+
+
+class SchemaError(ArrowIRError):
+    """Tables that do not fit the schema: a missing table or column, a wrong dtype, a dangling key."""
+
+
+class SimulationError(ArrowIRError):
+    """The simulator met something that it cannot execute."""
+
+
+FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Diagnostic))
+"""Names of the fields of a diagnostic."""

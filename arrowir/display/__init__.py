@@ -1,0 +1,1 @@
+"""What notebooks show: representations in HTML."""

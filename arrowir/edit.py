@@ -1,0 +1,558 @@
+"""Segments in, tables out: the one place where rows move and ids change.
+
+A new table is a list of *runs* of old rows. Each run belongs to a *copy*: copy 0 is the rows themselves, moved; the others
+are clones (an inlined body is one). From the runs of a table follow those of the tables whose rows it owns, since the children
+of a run of rows are a run too. Keys follow from the runs as well: the rows themselves have one new place each; inside a clone a
+key points at the clone of what it pointed at, or at what the clone binds it to. All of that is in one array per table, `places`:
+the new id of each old row, then for each clone the new ids of its window of old rows. Copying a key column is one lookup a row.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from arrowir import schema
+from arrowir.ir import IR
+from arrowir.store import Array, Ids, Pool, Pools, Strings, Table, starts
+from arrowir_kernels import copy_runs, fill_names, map_runs, measure_names, number_runs, shift_runs
+
+T = TypeVar("T")
+
+THREADS = 2
+"""Threads that columns are spread over; kernels release the interpreter's lock."""
+
+_PARALLEL_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of source rows, in the order of the new table."""
+
+    start: Array
+    """First source row; rows past the end of the old table are those of the added one."""
+    length: Array
+    copy: Array
+    """The copy each run belongs to; 0 for the rows themselves."""
+    shift: Array | None = None
+    """What to add to the key of the parent, where the runs follow from the parent's."""
+
+    @classmethod
+    def of(cls, start: Array, length: Array, copy: Array | int = 0, shift: Array | None = None) -> "Runs":
+        """Make runs, leaving out empty ones."""
+        start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
+        copies = np.broadcast_to(np.asarray(copy, np.int64), start.shape)
+        some = length > 0
+        if some.all():
+            return cls(start, length, np.ascontiguousarray(copies), shift)
+        return cls(start[some], length[some], copies[some], None if shift is None else shift[some])
+
+    @classmethod
+    def whole(cls, rows: int) -> "Runs":
+        """Return the one run of all rows of a table."""
+        return cls.of(np.zeros(1, np.int64), np.array([rows]))
+
+    @classmethod
+    def inserting(cls, rows: int, at: Array, added: Array | None = None) -> "Runs":
+        """Return all rows of a table with added row k put before row `at[k]` (in rising order)."""
+        added = np.arange(len(at)) if added is None else added
+        bounds = np.concatenate((np.zeros(1, np.int64), at, np.array([rows])))
+        start = np.empty(2 * len(at) + 1, np.int64)
+        length = np.ones(2 * len(at) + 1, np.int64)
+        start[0::2], length[0::2] = bounds[:-1], np.diff(bounds)
+        start[1::2] = rows + added
+        return cls.of(start, length)
+
+    @cached_property
+    def begins(self) -> Array:
+        """Place of each run in the new table, and its length as last item."""
+        return starts(self.length)
+
+    @property
+    def total(self) -> int:
+        """Rows of the new table."""
+        return int(self.begins[-1])
+
+    def spread(self, values: Array) -> Array:
+        """Repeat a value per run for each of its rows."""
+        return np.repeat(values, self.length)
+
+    def source(self) -> Array:
+        """Return the source row of each new row."""
+        return np.arange(self.total) + self.spread(self.start - self.begins[:-1])
+
+
+def expand(start: Array, length: Array) -> Array:
+    """Return the concatenated ranges `start[i], ..., start[i] + length[i] - 1`."""
+    begins = starts(length)
+    return np.arange(begins[-1]) + np.repeat(start - begins[:-1], length)
+
+
+@dataclass
+class Window:
+    """The source rows that the copies look into, for one table: from `first`, `rows` many, per copy (copy 0 has none)."""
+
+    first: Array
+    rows: Array
+
+
+class Edit:
+    """An edit of a batch: say what the new tables are, then `build` them.
+
+    Parameters
+    ----------
+    ir
+        The batch.
+    added
+        New rows by table, with ids as if they stood behind the batch's own rows. Their pools are the batch's.
+    copies
+        Number of copies, the rows themselves (0) included.
+    """
+
+    def __init__(self, ir: IR, added: dict[str, Table] | None = None, copies: int = 1) -> None:
+        self.ir = ir
+        self.copies = copies
+        self.added = {name: (added or {}).get(name) or Table.empty(name) for name in schema.STORED}
+        self.runs: dict[str, Runs] = {}
+        self.windows: dict[str, Window] = {}
+        self.bound: dict[str, tuple[Array, Array, Array]] = {}
+        self.prefixes: dict[str, Strings] = {}
+        self.chains: Array | None = None
+        self.settled: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self._places: dict[str, tuple[Array, Array] | None] = {}
+        self._first_copy = np.zeros(1, np.int64)
+
+    # -- saying what ----------------------------------------------------------------------------------------------------
+
+    def keep(self, table: str, runs: Runs) -> None:
+        """Say which runs make up a table. Tables that are not mentioned follow their parent, or stay."""
+        self.runs[table] = runs
+
+    def look_into(self, table: str, first: Array, rows: Array) -> None:
+        """Say which source rows of a table each clone refers to (arrays over copies; item 0 is ignored)."""
+        self.windows[table] = Window(np.asarray(first, np.int64), np.asarray(rows, np.int64))
+
+    def bind(self, table: str, copy: Array, row: Array, target: Array) -> None:
+        """Say that in a clone a key on `row` becomes one on the new place of `target`: a bound parameter, say."""
+        old = self.bound.get(table)
+        new = tuple(np.asarray(a, np.int64) for a in (copy, row, target))
+        assert len(new) == 3
+        self.bound[table] = new if old is None else tuple(np.concatenate(p) for p in zip(old, new, strict=True))  # type: ignore[assignment]
+
+    def prefix(self, table: str, names: Strings) -> None:
+        """Say what clones put before names, one text per copy."""
+        self.prefixes[table] = names
+
+    def mark(self, chains: Array) -> None:
+        """Say which call chain the rows of each clone get (ids as if behind the old ones; -1 for copy 0)."""
+        self.chains = np.asarray(chains, np.int64)
+
+    def settle(self, table: str, column: str, rows: Array, values: Array) -> None:
+        """Give the final values of some rows of the new table, where no rule of copies yields them."""
+        self.settled[table, column] = rows, values
+
+    # -- what follows -----------------------------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> int:
+        """Return the number of old and added rows of a table."""
+        return self.ir.count(table) + len(self.added[table])
+
+    def follow(self) -> None:
+        """Derive the runs of tables whose parents have runs, top down; new rows alone are appended."""
+        for table in schema.TABLES:
+            if table.name not in schema.STORED or table.name in self.runs or table.name == "references":
+                continue
+            parent = table.column(table.parent).of if table.parent else None
+            if parent is not None and parent in self.runs:
+                self.runs[table.name] = self._children(table.name, self.runs[parent])
+            elif len(self.added[table.name]):
+                self.runs[table.name] = Runs.whole(self.rows(table.name))
+
+    def _children(self, table: str, parents: Runs) -> Runs:
+        parent = schema.BY_NAME[table].parent
+        assert parent is not None
+        if not self.rows(table):
+            return Runs.of(np.empty(0), np.empty(0))
+        above = schema.BY_NAME[table].column(parent).of
+        assert above is not None
+        old, new = self.ir.tables[table][parent], self.added[table][parent]
+        first = np.empty(len(parents.start), np.int64)
+        last = np.empty(len(parents.start), np.int64)
+        inside = parents.start < self.ir.count(above)
+        ends = parents.start + parents.length
+        for keys, which, base in ((old, inside, 0), (new, ~inside, len(old))):
+            if which.any():
+                first[which] = np.searchsorted(keys, parents.start[which]) + base
+                last[which] = np.searchsorted(keys, ends[which]) + base
+        return Runs.of(first, last - first, parents.copy, parents.begins[:-1] - parents.start)
+
+    def places(self, table: str) -> tuple[Array, Array] | None:
+        """Return (new id of each old row and of each window, shift per copy), or None when ids stay.
+
+        `places[row + shift[copy]]` is the new id of what a key of that copy points at.
+        """
+        if table not in self._places:
+            self._places[table] = self._find_places(table)
+        return self._places[table]
+
+    def _find_places(self, table: str) -> tuple[Array, Array] | None:
+        runs, window, bound = self.runs.get(table), self.windows.get(table), self.bound.get(table)
+        if runs is None and bound is None:
+            return None
+        rows = self.rows(table)
+        own = np.arange(rows, dtype=np.int32)
+        if runs is not None and bound is None and not runs.copy.any() and (runs.start == runs.begins[:-1]).all():
+            return None if runs.total >= self.ir.count(table) else (_cut(own, runs.total), self._first_copy)
+        if runs is not None:
+            own[:] = -1
+            mine = runs.copy == 0
+            number_runs(runs.start[mine], runs.length[mine], runs.begins[:-1][mine], own)
+        if window is None or self.copies == 1:
+            return own, np.zeros(self.copies, np.int64)
+        sizes = window.rows.copy()
+        sizes[0] = rows
+        base = starts(sizes)[:-1]
+        places = np.empty(int(base[-1] + sizes[-1]), np.int32)
+        copy_runs(own, own[:0], np.concatenate(([0], window.first[1:])), sizes, places)
+        shift = base - window.first
+        shift[0] = 0
+        if runs is not None:
+            clones = runs.copy > 0
+            where = runs.start[clones] + shift[runs.copy[clones]]
+            number_runs(where, runs.length[clones], runs.begins[:-1][clones], places)
+        if bound is not None:
+            copy, row, target = bound
+            places[row + shift[copy]] = own[target]
+        return places, shift
+
+    # -- building ---------------------------------------------------------------------------------------------------------
+
+    def build(self) -> IR:
+        """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
+        self.follow()
+        tables = {name: self._table(name) for name in schema.STORED if name != "references"}
+        made = IR(tables, self.ir.pools, diagnostics=self.ir.messages, history=self.ir.history)
+        return made.replace(references=self._references(made))
+
+    def _table(self, name: str) -> Table:
+        runs, old = self.runs.get(name), self.ir.tables[name]
+        for column in old.schema.stored:
+            self._places_of(column)  # kept, before threads start
+        if runs is None:
+            moved: dict[str, Array | Strings | None] = {}
+            for column in old.schema.stored:
+                places = self._places_of(column)
+                if places is not None and old.has(column.name):
+                    moved[column.name] = lookup(places[0], old[column.name])
+            return old.replace(**moved) if moved else old
+        work = [lambda c=c: self._column(name, c, runs) for c in old.schema.stored]
+        columns = parallel(work, runs.total)
+        return Table(name, dict(zip((c.name for c in old.schema.stored), columns, strict=True)), runs.total)
+
+    def _places_of(self, column: schema.Column) -> tuple[Array, Array] | None:
+        return self.places(column.of) if column.kind == "id" and column.of in schema.STORED else None
+
+    def _column(self, table: str, column: schema.Column, runs: Runs) -> Array | Strings | None:
+        old, new = self.ir.tables[table], self.added[table]
+        if column.name == "call_chain_id" and self.chains is not None:
+            return self._chain_column(table, runs)
+        if column.name == "original_name":
+            return self._original_names(table, runs)
+        if column.kind == "text":
+            prefixes = self.prefixes.get(table)
+            number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
+            return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
+        if not old.has(column.name) and not new.has(column.name):
+            return None
+        first, second = old[column.name], new[column.name]
+        out = np.empty(runs.total, first.dtype)
+        if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
+            shift_runs(first, second, runs.start, runs.length, runs.shift, out)
+        elif (places := self._places_of(column)) is not None:
+            map_runs(first, second, runs.start, runs.length, places[1][runs.copy], places[0], out)
+        else:
+            copy_runs(first, second, runs.start, runs.length, out)
+        if (table, column.name) in self.settled:
+            rows, values = self.settled[table, column.name]
+            out[rows] = values
+        return out
+
+    def _chain_column(self, table: str, runs: Runs) -> Array | None:
+        """Give the rows of a clone its call chain; the rows themselves keep theirs."""
+        assert self.chains is not None
+        old, new = self.ir.tables[table], self.added[table]
+        value = self.chains[runs.copy].astype(np.int32)
+        had = old.has("call_chain_id") or new.has("call_chain_id")
+        if not had and not (value >= 0).any():
+            return None
+        out = runs.spread(value)
+        if had:
+            mine = runs.spread(runs.copy == 0)
+            kept = np.empty(runs.total, np.int32)
+            copy_runs(old["call_chain_id"], new["call_chain_id"], runs.start, runs.length, kept)
+            out[mine] = kept[mine]
+        places = self.places("call_chains")
+        return out if places is None else lookup(places[0], out)
+
+    def _original_names(self, table: str, runs: Runs) -> Strings | None:
+        """Give the rows of a clone the names they had in the kernel; the rows themselves keep theirs."""
+        old, new = self.ir.tables[table], self.added[table]
+        if self.chains is None or not (self.chains[runs.copy] >= 0).any():
+            if old.columns["original_name"] is None and new.columns["original_name"] is None:
+                return None
+            return copy_text(old.text("original_name"), new.text("original_name"), runs)
+        kept = join_text([t.text("original_name") for t in (old, new)])
+        names = join_text([t.text("name") for t in (old, new)])
+        moved = Runs(runs.start + np.where(runs.copy > 0, len(kept), 0), runs.length, runs.copy)
+        return copy_text(kept, names, moved)
+
+    def _references(self, made: IR) -> Table:
+        """Carry references along with the rows whose text holds the placeholders."""
+        if not self.rows("references"):
+            return self.ir.tables["references"]
+        old, new = self.ir.tables["references"], self.added["references"]
+        source = {c.name: np.concatenate((old[c.name], new[c.name])) for c in old.schema.stored}
+        if all(not old.has(c) and not new.has(c) for c in ("name",)):
+            source.pop("name")
+        codes = schema.STRUCTURAL["table"]
+        picked: list[Array] = []
+        owner: list[Array] = []
+        copy: list[Array] = []
+        for table in schema.REFERRING:
+            mine = np.flatnonzero(source["table"] == codes.index(table))
+            mine = mine[np.argsort(source["row"][mine], kind="stable")]
+            if not len(mine):
+                continue
+            runs = self.runs.get(table) or Runs.whole(self.rows(table))
+            rows = source["row"][mine]
+            first = np.searchsorted(rows, runs.start)
+            count = np.searchsorted(rows, runs.start + runs.length) - first
+            places = expand(first, count)
+            picked.append(mine[places])
+            owner.append(rows[places] + np.repeat(runs.begins[:-1] - runs.start, count))
+            copy.append(np.repeat(runs.copy, count))
+        if not picked:
+            return Table.empty("references")
+        pick, row, copies = np.concatenate(picked), np.concatenate(owner), np.concatenate(copy)
+        columns: dict[str, Array | Strings | None] = {name: values[pick] for name, values in source.items()}
+        columns.setdefault("name", None)
+        columns["row"] = row.astype(np.int32)
+        target, kind = source["target_id"][pick].copy(), source["target"][pick]
+        for code in np.unique(kind).tolist():
+            found = self.places(codes[code])
+            if found is not None:
+                which = (kind == code) & (target >= 0)
+                target[which] = found[0][target[which] + found[1][copies[which]]]
+        columns["target_id"] = target
+        return sort_references(Table("references", columns, len(pick)), made)
+
+
+def sort_references(references: Table, ir: IR) -> Table:
+    """Put references in their order: by module, owner table, owner row; those of one row keep theirs."""
+    codes, table, row = schema.STRUCTURAL["table"], references["table"], references["row"]
+    rank, module = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    for number, name in enumerate(schema.REFERRING):
+        mine = table == codes.index(name)
+        if mine.any():
+            rank[mine] = number
+            module[mine] = ir.array(name, "module_id")[row[mine]]
+    order = np.lexsort((row, rank, module))
+    return take_rows(references, order)
+
+
+def take_rows(table: Table, rows: Array) -> Table:
+    """Return some rows of a table that has no text columns; keys are not changed."""
+    columns = {name: None if not table.has(name) else table[name][rows] for name in table.columns}
+    return Table(table.schema.name, columns, len(rows))
+
+
+def concat_tables(parts: Sequence[Table]) -> Table:
+    """Put rows of one table behind each other; ids and keys are taken as they are."""
+    some = [p for p in parts if len(p)]
+    if len(some) < 2:
+        return some[0] if some else parts[0]
+    columns: dict[str, Array | Strings | None] = {}
+    for column in some[0].schema.stored:
+        if all(p.columns[column.name] is None for p in some):
+            columns[column.name] = None
+        elif column.kind == "text":
+            columns[column.name] = join_text([p.text(column.name) for p in some])
+        else:
+            columns[column.name] = np.concatenate([p[column.name] for p in some])
+    return Table(some[0].schema.name, columns, sum(map(len, some)))
+
+
+def lookup(places: Array, keys: Ids) -> Ids:
+    """Replace keys by their new ids; absent ones stay absent."""
+    if not len(keys) or not len(places):
+        return keys
+    return np.where(keys < 0, np.int32(-1), places[np.maximum(keys, 0)])
+
+
+def parallel(work: "Sequence[Callable[[], T]]", rows: int) -> "list[T]":
+    """Run independent pieces of work, on threads when there is much to do."""
+    if rows < _PARALLEL_ROWS or THREADS < 2:
+        return [piece() for piece in work]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(lambda piece: piece(), work))
+
+
+def blank(rows: int) -> Strings:
+    """Return empty strings."""
+    return Strings(np.zeros(rows + 1, np.int64), np.empty(0, np.uint8))
+
+
+def join_text(parts: Sequence[Strings]) -> Strings:
+    """Put text columns behind each other."""
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return some[0] if some else parts[0]
+    base = starts(np.array([part.offsets[-1] for part in some]))
+    offsets = [part.offsets[1:] + base[k] for k, part in enumerate(some)]
+    return Strings(
+        np.concatenate((np.zeros(1, np.int64), *offsets)),
+        np.concatenate([part.data[: part.offsets[-1]] for part in some]),
+    )
+
+
+def copy_text(
+    first: Strings, second: Strings, runs: Runs, number: Array | None = None, prefixes: Strings | None = None
+) -> Strings:
+    """Copy runs of a text column that stands in two parts, with the run's numbered prefix before each name."""
+    number = np.full(len(runs.start), -1, np.int64) if number is None else number.astype(np.int64)
+    prefixes = prefixes or blank(0)
+    sizes = np.diff(prefixes.offsets)
+    extra = np.where(number < 0, 0, sizes[np.maximum(number, 0)]) if len(sizes) else np.zeros(len(number), np.int64)
+    offsets = np.empty(runs.total + 1, np.int64)
+    measure_names(first.offsets, second.offsets, runs.start, runs.length, extra, offsets)
+    data = np.empty(int(offsets[-1]), np.uint8)
+    fill_names(
+        first.offsets, first.data, second.offsets, second.data, runs.start, runs.length,
+        number, prefixes.offsets, prefixes.data, offsets, data,
+    )  # fmt: skip
+    return Strings(offsets, data)
+
+
+def _cut(own: Array, rows: int) -> Array:
+    own[rows:] = -1
+    return own
+
+
+# -- whole modules ----------------------------------------------------------------------------------------------------
+
+
+def select_modules(ir: IR, modules: Array) -> IR:
+    """Return a batch of some modules, in that order; a module may stand twice."""
+    modules = np.asarray(modules, np.int64)
+    runs: dict[str, Runs] = {}
+    for name in schema.STORED:
+        keys = np.arange(len(ir)) if name == "modules" else ir.array(name, "module_id")
+        first = np.searchsorted(keys, modules)
+        runs[name] = Runs(first, np.searchsorted(keys, modules + 1) - first, np.zeros(len(modules), np.int64))
+    shifts = {name: r.begins[:-1] - r.start for name, r in runs.items()}
+    tables = {name: shifted(ir.tables[name], runs[name], shifts) for name in schema.STORED}
+    return IR(tables, ir.pools, diagnostics=ir.messages, history=ir.history)
+
+
+def shifted(table: Table, runs: Runs, shifts: dict[str, Array]) -> Table:
+    """Copy runs of a table, with keys moved by a constant per run and target table."""
+    columns: dict[str, Array | Strings | None] = {}
+    for column in table.schema.stored:
+        if column.kind == "text":
+            text = table.columns[column.name]
+            columns[column.name] = None if text is None else copy_text(table.text(column.name), blank(0), runs)
+        elif not table.has(column.name):
+            columns[column.name] = None
+        else:
+            values = table[column.name]
+            out = np.empty(runs.total, values.dtype)
+            if column.kind == "id" and column.of in shifts:
+                shift_runs(values, values[:0], runs.start, runs.length, shifts[column.of], out)
+            else:
+                copy_runs(values, values[:0], runs.start, runs.length, out)
+            columns[column.name] = out
+    made = Table(table.schema.name, columns, runs.total)
+    return _shift_references(made, runs, shifts) if table.schema.name == "references" else made
+
+
+def _shift_references(references: Table, runs: Runs, shifts: dict[str, Array]) -> Table:
+    part = runs.spread(np.arange(len(runs.start)))
+    moved: dict[str, Array | Strings | None] = {}
+    for key, kind in (("row", "table"), ("target_id", "target")):
+        values = references[key].copy()
+        for code in np.unique(references[kind]).tolist():
+            mine = (references[kind] == code) & (values >= 0)
+            values[mine] += shifts[schema.STRUCTURAL["table"][code]][part[mine]].astype(np.int32)
+        moved[key] = values
+    return references.replace(**moved)
+
+
+def concat(batches: Sequence[IR]) -> IR:
+    """Put batches behind each other: `air.concat`.
+
+    Parameters
+    ----------
+    batches
+        At least one batch.
+
+    Returns
+    -------
+    IR
+        All modules, in order; ids are those of the new batch.
+
+    Raises
+    ------
+    ValueError
+        If there is no batch.
+    """
+    if not batches:
+        raise ValueError("there is no batch to put together: give at least one")
+    if len(batches) == 1:
+        return batches[0]
+    pools = batches[0].pools
+    if any(b.pools is not pools for b in batches):
+        pools = pools.copy()
+    maps = [_pool_maps(b.pools, pools) for b in batches]
+    tables: dict[str, Table] = {}
+    bases = {t: starts(np.array([b.count(t) for b in batches])) for t in schema.STORED}
+    for name in schema.STORED:
+        tables[name] = concat_tables([_rebased(b.tables[name], bases, maps[k], k) for k, b in enumerate(batches)])
+    tables["references"] = _joined_references(tables["references"], bases)
+    messages = [m for k, b in enumerate(batches) for m in b.messages]
+    history = batches[0].history if all(b.history == batches[0].history for b in batches) else ()
+    return IR(tables, pools, diagnostics=messages, history=history)
+
+
+def _rebased(part: Table, bases: dict[str, Array], maps: dict[str, Array], k: int) -> Table:
+    """Return the table of batch k with the ids that it has in all batches together."""
+    changed: dict[str, Array | Strings | None] = {}
+    for column in part.schema.stored:
+        if not column.of or not part.has(column.name):
+            continue
+        if column.kind == "id" and column.of in bases:
+            if k:
+                values = part[column.name]
+                changed[column.name] = np.where(values < 0, values, values + np.int32(bases[column.of][k]))
+        elif len(places := maps.get(column.of, ())):
+            values = part[column.name]
+            changed[column.name] = np.where(values < 0, values, np.asarray(places)[values].astype(values.dtype))
+    return part.replace(**changed) if changed else part
+
+
+def _joined_references(references: Table, bases: dict[str, Array]) -> Table:
+    if not len(references):
+        return references
+    runs = Runs(bases["references"][:-1], np.diff(bases["references"]), np.zeros(len(bases["modules"]) - 1, np.int64))
+    return _shift_references(references, runs, {name: base[:-1] for name, base in bases.items()})
+
+
+def _pool_maps(old: Pools, new: Pools) -> dict[str, Array]:
+    """Return for each pool the new id of each old one; nothing where they are the same."""
+    if old is new:
+        return {}
+    pairs: list[tuple[str, Pool, Pool]] = [(n, getattr(old, n), getattr(new, n)) for n in schema.POOLS]
+    pairs += [(n, pool, new.codes[n]) for n, pool in old.codes.items()]
+    return {name: np.array([b.intern(t) for t in a.texts], np.int64) for name, a, b in pairs}

@@ -1,0 +1,168 @@
+"""Reading and writing BIR JSON: documents to a batch of tables, and back without loss (rules F1 to F6, R0 to R5).
+
+This is the reference reader: plain Python over parsed JSON.
+"""
+
+import gc
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from arrowir import diagnostics
+from arrowir.diagnostics import Diagnostic, FormatError
+from arrowir.formats import assemble, content, json_text
+from arrowir.formats.bir_reader import BirReader
+from arrowir.formats.findings import About, report, report_duplicates, report_values
+from arrowir.formats.members import Wrong
+from arrowir.ir import IR
+from arrowir.store import Pools
+
+Source = str | os.PathLike[str] | bytes
+
+_after = re.compile(r"(?:^|\.)after-([^.]+)").search
+_half_escape = re.compile(r"\\u[dD][89a-fA-F]").search
+_SUFFIXES = (".gz", ".zst", ".json", ".bir")
+
+
+def read_json(source: Source, *, name: str | None = None, strict: bool = False) -> IR:
+    """Read one BIR JSON document.
+
+    Parameters
+    ----------
+    source : path or bytes
+        A file (plain, gzip or zstd, which is found by content), or its content.
+    name : str, optional
+        Name of the module; by default the stem of the file, ``document`` for bytes.
+    strict : bool
+        For the sake of `read_documents`: a single document that cannot be read raises in any case.
+
+    Returns
+    -------
+    IR
+        A batch of one module; its `diagnostics` say what was noticed.
+
+    Raises
+    ------
+    FormatError
+        If it is not a BIR module, or a known member has a wrong value, with byte offset or JSON path.
+
+    Notes
+    -----
+    Implements rules F1 (lossless), F2, F3, F4 and R0 to R5.
+
+    Examples
+    --------
+    >>> ir = read_json(b'{"version": 2, "arch": "gen3", "functions": []}', name="empty")
+    >>> ir.modules["arch"].to_list()
+    ['gen3']
+    """
+    item = source if name is None else (name, source)
+    return read_documents([item], strict=True)[0]
+
+
+def read_documents(
+    sources: Iterable[Source | tuple[str, Source]], *, strict: bool = False
+) -> tuple[IR, list[Diagnostic]]:
+    """Read many BIR JSON documents into one batch.
+
+    Parameters
+    ----------
+    sources : iterable
+        Paths, bytes, or pairs of a module name and one of these.
+    strict : bool
+        Raise on the first document that cannot be read, instead of going on with the others.
+
+    Returns
+    -------
+    ir, diagnostics
+        The batch of the documents that could be read, in order; what was noticed in all of them. A document that could not be
+        read is a `format_error` row (rule F2).
+
+    Raises
+    ------
+    FormatError
+        With `strict`, for the first document that cannot be read.
+
+    Examples
+    --------
+    >>> ir, found = read_documents([("good", b'{"version": 2, "functions": []}'), ("bad", b"[]")])
+    >>> len(ir), [(d.module, d.code) for d in found]
+    (1, [('bad', 'format_error')])
+    """
+    pools = Pools()
+    parts: list[assemble.Part] = []
+    found: list[Diagnostic] = []
+    begins = dict.fromkeys(assemble.schema.STORED, 0)
+    for item in sources:
+        name, source = item if isinstance(item, tuple) else (None, item)
+        path = None if isinstance(source, bytes) else os.fsencode(source).decode(errors="replace")
+        module = name if name is not None else "document" if path is None else stem(path)
+        try:
+            part, rows = _read(pools, source, path, module, len(parts), begins)
+        except FormatError as error:
+            if strict:
+                raise
+            found.append(diagnostics.make("format_error", str(error), module=module))
+            continue
+        parts.append(part)
+        found.extend(rows)
+        for table, length in part.lengths.items():
+            begins[table] += length
+    return IR(assemble.tables_of(parts), pools, diagnostics=found), found
+
+
+def _read(
+    pools: Pools, source: Source, path: str | None, module: str, module_id: int, begins: dict[str, int]
+) -> tuple[assemble.Part, list[Diagnostic]]:
+    """Read one document."""
+    text = content.decode(content.read_bytes(source, path), path)
+    with _no_collector():
+        document = json_text.parse(text, path)
+        reader = BirReader(pools, surrogates=_half_escape(text) is not None)
+        del text
+        try:
+            reader.read(document.value, name=module, source=path, stage=_stage(path or module))
+        except Wrong as error:
+            raise FormatError(error.message, path=path or module, json_path=error.path or "$") from None
+        about = About(module, module_id, dict(begins), reader.texts)
+        unknown = {name: codes.unknown for name, codes in reader.members.codes.items()}
+        value = document.value
+        found = [
+            *report_duplicates(document, about),
+            *report_values(unknown, value.get("arch"), value.get("version"), about),
+            *report(reader.findings, about),
+        ]
+        return assemble.part_of(reader), found
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Switch the cyclic collector off: it would walk the growing tree again and again, and there are no cycles."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def stem(path: str) -> str:
+    """Return the name of a module by its file: without folders and the suffixes of BIR JSON files.
+
+    Examples
+    --------
+    >>> stem("nc00/sg00/bir.json"), stem("chain4.bir.json.gz")
+    ('bir', 'chain4')
+    """
+    name = Path(path).name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix) or name
+    return name
+
+
+def _stage(path: str) -> str | None:
+    found = _after(Path(path).name)
+    return found[1].removesuffix(".json") if found else None

@@ -1,0 +1,577 @@
+"""JSON objects to rows: which member stands in which column, which stays text, what is wrong with a value.
+
+Objects repeat endlessly in their members, so all that follows from the members alone is worked out once for each distinct
+tuple of keys (a `Plan`), and what follows from the text members once for each distinct content.
+"""
+
+import marshal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, NoReturn
+
+from arrowir import layouts, schema, vocabulary
+from arrowir.diagnostics import FormatError
+from arrowir.formats.json_text import MAX_VALUE_DEPTH, Number, compact, member_path, quote, scalar, too_deep
+from arrowir.schema import NULL_INT
+from arrowir.store import Pool, Pools
+
+Json = dict[str, Any]
+Row = list[int]
+
+PLACEHOLDER = "\x01"
+MAX_INT = 2**63 - 1
+_MAX_CODES = 2**15 - 1
+
+
+class Wrong(Exception):  # noqa: N818
+    """A value that a member cannot have; `path` leads to it from the object at hand."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path, self.message = path, message
+
+    def inside(self, path: str) -> "Wrong":
+        """Return the same error as seen from further out."""
+        between = "." if path and self.path and not self.path.startswith("[") else ""
+        return Wrong(f"{path}{between}{self.path}", self.message)
+
+
+def kind_of(value: Any) -> str:
+    """Name the JSON type of a value, for messages."""
+    if isinstance(value, Number):
+        return "a number"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", int: "an integer", float: "a number"}
+    return names[type(value)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A name in text: the table that it points into, the name, and where it stands in the row's text."""
+
+    table: str
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Objects of the same members whose values stand in the same places."""
+
+    layout: int
+    raw: tuple[str, ...]
+    pick: Callable[[Json], Any]
+    known: tuple[tuple[str, type], ...]
+    """Types of raw members, where they are known."""
+    refers: bool
+    """Whether a raw member is itself a name."""
+    texts: dict[bytes | str, tuple[int, tuple[Reference, ...]]] = field(default_factory=dict[bytes | str, Any])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What follows from the keys of an object."""
+
+    keys: tuple[str, ...]
+    codes: tuple[tuple[str, int, "Codes"], ...]
+    cells: tuple[tuple[str, int, Callable[[Any, str], int]], ...]
+    missing: tuple[str, ...]
+    children: frozenset[str]
+    base: Variant
+    variants: dict[tuple[tuple[str, str], ...], Variant] = field(default_factory=dict[Any, Variant])
+
+
+class Codes(dict[str, int]):
+    """The codes of one vocabulary by spelling; a spelling never seen before gets the next code."""
+
+    def __init__(self, name: str, pool: Pool) -> None:
+        super().__init__((text, code) for code, text in enumerate(pool.texts))
+        self.name, self.pool = name, pool
+        self.vocabulary = vocabulary.VOCABULARIES[name]
+        for text in pool.texts[len(self.vocabulary) :]:
+            del self[text]
+        self.unknown: list[str] = []
+
+    def of(self, value: Any, key: str, *, numbers: bool = False) -> int:
+        """Return the code of a value, which may be new, or no string at all."""
+        if value.__class__ is str:
+            return self[value] if value in self else self._add(value, key)
+        if numbers and value.__class__ is int:
+            code = self.vocabulary.code_of_number(value)
+            if code < 0 and str(value) not in self.unknown:
+                self.unknown.append(str(value))
+            return code
+        raise Wrong(key, f"expected a string{' or an integer' if numbers else ''}, found {kind_of(value)}")
+
+    def _add(self, text: str, key: str) -> int:
+        check_name(text, key)
+        code = self.pool.intern(text)
+        if code > _MAX_CODES:
+            raise Wrong(key, f"the batch has more than {_MAX_CODES:,} distinct values of {self.name}; read it in parts")
+        self.unknown.append(text)
+        self[text] = code
+        return code
+
+
+def check_name(text: str, path: str = "") -> None:
+    """Refuse a name that UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Wrong(path, f"the name {quote(text)} holds half a surrogate pair, which no name can have") from None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How objects of one kind are read."""
+
+    what: str
+    slots: tuple[str, ...]
+    """The columns of a row, in order: those that are one number per row."""
+    columns: Mapping[str, tuple[str, str]]
+    """Member to (column, how its value is read); a vocabulary's name stands for its codes."""
+    children: frozenset[str] = frozenset()
+    """Members that the caller reads."""
+    required: tuple[str, ...] = ()
+    known: Mapping[str, type] = field(default_factory=dict[str, type])
+    """Types of members that are kept as text."""
+    references: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members kept as text that name a row, and the table that it is in."""
+    expressions: bool = False
+    """Whether expressions in the text name registers and axes."""
+    named: bool = False
+
+    def nulls(self, table: str | None) -> Row:
+        """Return a row without values."""
+        if table is None:
+            return [-1] * len(self.slots)
+        return [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in self.slots]
+
+
+def slots_of(table: str) -> tuple[str, ...]:
+    """Return the columns of a table that a reader fills, those that are one number per row: layout and extra last."""
+    names = [c.name for c in schema.BY_NAME[table].stored if c.kind != "text" and c.name != "call_chain_id"]
+    return tuple(sorted(names, key=("layout", "extra").__contains__)) if "layout" in names else tuple(names)
+
+
+# Members whose reading does not follow from the kind of their column.
+_SPECIAL = {
+    ("instructions", "optin_passes"): "optin",
+    ("locations", "type"): "memory",
+    ("loops", "lb"): "bound",
+    ("loops", "ub"): "bound",
+    ("loops", "stride"): "bound",
+    ("functions", "attributes"): "attributes",
+}
+_READERS = {"names": "pooled_name", "extras": "json", "shapes": "shape"}
+
+
+def table_shape(
+    table: str,
+    what: str,
+    *,
+    more: Mapping[str, tuple[str, str]] | None = None,
+    children: frozenset[str] | None = None,
+    required: tuple[str, ...] = (),
+    known: Mapping[str, type] | None = None,
+    references: Mapping[str, str] | None = None,
+    expressions: bool = False,
+) -> Shape:
+    """Return the shape of the objects that stand in a table, from its declaration."""
+    declared = schema.BY_NAME[table]
+    columns: dict[str, tuple[str, str]] = {}
+    for column in declared.stored:
+        if column.key is None or column.kind == "text":
+            continue
+        if (table, column.key) in _SPECIAL:
+            how = _SPECIAL[table, column.key]
+        elif column.kind == "pooled":
+            how = _READERS[column.of or ""]
+        else:
+            how = column.of or column.kind
+        columns[column.key] = (column.name, how)
+    return Shape(
+        what=what,
+        slots=slots_of(table),
+        columns={**columns, **(more or {})},
+        children=frozenset(declared.children) if children is None else children,
+        required=required,
+        known=known or {},
+        references=references or {},
+        expressions=expressions,
+        named=any(c.key == "name" and c.kind == "text" for c in declared.stored),
+    )
+
+
+class Members:
+    """Reads the objects of one document into rows.
+
+    Parameters
+    ----------
+    pools : Pools
+        Where text is interned.
+    surrogates : bool
+        Whether the document may hold lone surrogates, so that names have to be looked at.
+    """
+
+    def __init__(self, pools: Pools, *, surrogates: bool = False) -> None:
+        self.pools = pools
+        self.surrogates = surrogates
+        self.marks: dict[str, str] = {}
+        """Where values of the object at hand stand, where that is not what its keys suggest."""
+        self.codes = {name: Codes(name, pools.codes[name]) for name in vocabulary.VOCABULARIES}
+        self._plans: dict[str, dict[tuple[str, ...], Plan]] = {}
+        self._texts: dict[bytes | str, int] = {}
+        self._patterns: dict[bytes | str, int] = {}
+        self._shapes: dict[bytes | str, int] = {}
+
+    def plan(self, shape: Shape, obj: Any) -> Plan:
+        """Return what follows from the keys of an object.
+
+        Raises
+        ------
+        Wrong
+            If it is no object.
+        """
+        if obj.__class__ is not dict:
+            raise Wrong("", f"expected {shape.what}, found {kind_of(obj)}")
+        plans = self._plans.get(shape.what)
+        if plans is None:
+            plans = self._plans[shape.what] = {}
+        return plans.get(tuple(obj)) or self._plan(shape, obj, plans)
+
+    def fill(
+        self, shape: Shape, nulls: Row, obj: Any, plan: Plan | None = None, *, strict: bool = True
+    ) -> tuple[Row, tuple[Reference, ...]]:
+        """Read an object into a new row.
+
+        Parameters
+        ----------
+        shape : Shape
+            What the object is.
+        nulls : list of int
+            A row without values, which is copied.
+        obj : object
+            The parsed value.
+        plan : Plan, optional
+            Its plan, where the caller has it.
+        strict : bool
+            Whether required members must be there.
+
+        Returns
+        -------
+        row, references
+            The row with its own columns, layout and extra; the names in its text.
+
+        Raises
+        ------
+        Wrong
+            If a required member is missing or a known one has a wrong type.
+        """
+        if plan is None:
+            plan = self.plan(shape, obj)
+        if strict and plan.missing:
+            raise Wrong("", f"{shape.what} must have the member `{plan.missing[0]}`")
+        row = nulls[:]
+        marks = self.marks
+        if None in obj.values():
+            for key, value in obj.items():
+                if value is None:
+                    if strict and key in shape.required:
+                        raise Wrong(key, "expected a value, found null")
+                    marks[key] = layouts.NULL
+        for key, slot, codes in plan.codes:
+            value = obj[key]
+            if value is not None:
+                row[slot] = codes.get(value, -1) if value.__class__ is str else -1
+                if row[slot] < 0:
+                    row[slot] = codes.of(value, key)
+        for key, slot, convert in plan.cells:
+            value = obj[key]
+            if value is not None:
+                row[slot] = convert(value, key)
+        variant = plan.base
+        if marks:
+            variant = plan.variants.get(tuple(marks.items())) or self._variant(shape, plan)
+            marks.clear()
+        row[-2] = variant.layout
+        if not variant.raw:
+            return row, ()
+        content = content_of(variant.pick(obj), variant.raw[0])
+        found = variant.texts.get(content)
+        if found is None:
+            found = variant.texts[content] = self._text(shape, variant, obj, content)
+        row[-1] = found[0]
+        return row, found[1]
+
+    def _plan(self, shape: Shape, obj: Json, plans: dict[tuple[str, ...], Plan]) -> Plan:
+        keys = tuple(obj)
+        for key in keys:
+            check_name(key)
+        codes: list[tuple[str, int, Codes]] = []
+        cells: list[tuple[str, int, Callable[[Any, str], int]]] = []
+        for key in keys:
+            if key in shape.columns:
+                column, how = shape.columns[key]
+                slot = shape.slots.index(column)
+                if how in self.codes:
+                    codes.append((key, slot, self.codes[how]))
+                else:
+                    cells.append((key, slot, getattr(self, f"read_{how}")))
+        plan = Plan(
+            keys=keys,
+            codes=tuple(codes),
+            cells=tuple(cells),
+            missing=tuple(key for key in shape.required if key not in obj),
+            children=shape.children.intersection(keys),
+            base=self._make_variant(shape, keys, {}),
+        )
+        plans[keys] = plan
+        return plan
+
+    def _variant(self, shape: Shape, plan: Plan) -> Variant:
+        variant = self._make_variant(shape, plan.keys, self.marks)
+        plan.variants[tuple(self.marks.items())] = variant
+        return variant
+
+    def _make_variant(self, shape: Shape, keys: tuple[str, ...], marks: Mapping[str, str]) -> Variant:
+        places = {
+            key: layouts.COLUMN
+            if key in shape.columns or key in shape.children or (key == "name" and shape.named)
+            else layouts.RAW
+            for key in keys
+        } | dict(marks)
+        layout = self.pools.layouts.intern(layouts.layout([(places[key], key) for key in keys]))
+        raw = tuple(key for key in keys if places[key] == layouts.RAW)
+        return Variant(
+            layout=layout,
+            raw=raw,
+            pick=itemgetter(*raw) if raw else tuple,
+            known=tuple((key, shape.known[key]) for key in raw if key in shape.known),
+            refers=not shape.references.keys().isdisjoint(raw),
+        )
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def _text(self, shape: Shape, variant: Variant, obj: Json, content: bytes | str) -> tuple[int, tuple[Reference, ...]]:
+        raw = variant.raw
+        for key, kind in variant.known:
+            expect(obj[key], kind, key)
+        if content.__class__ is bytes and not variant.refers and not (shape.expressions and _may_refer(content)):
+            text = compact({key: obj[key] for key in raw})
+            if text is not None:
+                return self.pools.extras.intern(text), ()
+        made = Text(expressions=shape.expressions)
+        for key in raw:
+            made.parts.append(f"{',' if made.parts else '{'}{quote(key)}:")
+            if key in shape.references:
+                made.refer(shape.references[key], expect(obj[key], str, key), key)
+            else:
+                made.add(obj[key], key)
+        made.parts.append("}")
+        return self.pools.extras.intern("".join(made.parts)), tuple(made.references)
+
+    def read_json(self, value: Any, key: str) -> int:
+        """Keep a value as text."""
+        content = content_of(value, key)
+        found = self._texts.get(content)
+        if found is None:
+            text = compact(value) if content.__class__ is bytes else None
+            if text is None:
+                made = Text()
+                made.add(value, key)
+                text = "".join(made.parts)
+            found = self._texts[content] = self.pools.extras.intern(text)
+        return found
+
+    def read_attributes(self, value: Any, key: str) -> int:
+        """Read a function's attributes, a list or an object."""
+        if not isinstance(value, list | dict):
+            raise Wrong(key, f"expected a list or an object, found {kind_of(value)}")
+        return self.read_json(value, key)
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def read_int(self, value: Any, key: str) -> int:
+        """Read an integer."""
+        if value.__class__ is int and -MAX_INT <= value <= MAX_INT:
+            return value
+        number = expect_int(value, key)
+        if number == NULL_INT:  # the column has no room for this one value
+            self.marks[key] = layouts.RAW
+        return number
+
+    def read_bound(self, value: Any, key: str) -> int:
+        """Read a loop's bound: an integer, or an expression, which stays text."""
+        if isinstance(value, dict):
+            self.marks[key] = layouts.RAW
+            return NULL_INT
+        return self.read_int(value, key)
+
+    def read_optin(self, value: Any, key: str) -> int:
+        """Read `optin_passes`: a mask, or a list of names, which stays text."""
+        if isinstance(value, list):
+            self.marks[key] = layouts.RAW
+            mask = 0
+            for place, name in enumerate(value):
+                bit = vocabulary.OPTIN_PASS_BITS.get(expect(name, str, f"{key}[{place}]"))
+                mask |= 0 if bit is None else 1 << bit
+            return mask
+        if value.__class__ is not int:
+            raise Wrong(key, f"expected a list of names or an integer, found {kind_of(value)}")
+        return self.read_int(value, key)
+
+    def read_memory(self, value: Any, key: str) -> int:
+        """Read a memory type: its name, or its number, which stays text."""
+        if value.__class__ is not str:
+            self.marks[key] = layouts.RAW
+        return self.codes["memory_type"].of(value, key, numbers=True)
+
+    def read_flag(self, value: Any, key: str) -> int:
+        """Read a boolean."""
+        if value is True or value is False:
+            return int(value)
+        raise Wrong(key, f"expected true or false, found {kind_of(value)}")
+
+    def read_pooled_name(self, value: Any, key: str) -> int:
+        """Read a string into the pool of names."""
+        return self.name_id(expect(value, str, key), key)
+
+    def name_id(self, name: str, key: str) -> int:
+        """Return the id of a name in the pool of names."""
+        if self.surrogates:
+            check_name(name, key)
+        return self.pools.names.intern(name)
+
+    def read_shape(self, value: Any, key: str) -> int:
+        """Read a list of integers into the pool of shapes."""
+        content = content_of(value, key)
+        found = self._shapes.get(content)
+        if found is None:
+            items = [expect_int(item, f"{key}[{place}]") for place, item in enumerate(expect(value, list, key))]
+            found = self._shapes[content] = self.pools.shapes.intern(f"[{','.join(map(str, items))}]")
+        return found
+
+    def read_pattern(self, value: Any, key: str) -> int:
+        """Read a list of [step, num] pairs into the pool of access patterns."""
+        content = content_of(value, key)
+        found = self._patterns.get(content)
+        if found is None:
+            pairs: list[str] = []
+            for place, pair in enumerate(expect(value, list, key)):
+                path = f"{key}[{place}]"
+                if len(expect(pair, list, path)) != 2:
+                    raise Wrong(path, f"expected a pair of step and num, found {len(pair)} items")
+                pairs.append(f"[{expect_int(pair[0], f'{path}[0]')},{expect_int(pair[1], f'{path}[1]')}]")
+            found = self._patterns[content] = self.pools.patterns.intern(f"[{','.join(pairs)}]")
+        return found
+
+
+def content_of(value: Any, path: str) -> bytes | str:
+    """Return what two values share only if they are spelled alike: a key for what is made of them.
+
+    Bytes say that the value is all plain Python, a string that a `Number` is inside.
+    """
+    try:
+        return marshal.dumps(value, 2)  # from version 3 on equal values may give different bytes
+    except ValueError:
+        try:
+            return repr(value)
+        except RecursionError:
+            raise Wrong(path, too_deep().message) from None
+
+
+def _may_refer(content: bytes | str) -> bool:
+    """Tell whether a value may hold an expression with a name in it, by its content."""
+    assert isinstance(content, bytes)
+    return b"regref" in content or b"axis" in content or b"AxisLabel" in content
+
+
+class Text:
+    """Compact JSON text in the making, names in expressions replaced by placeholders."""
+
+    def __init__(self, *, expressions: bool = False) -> None:
+        self.parts: list[str] = []
+        self.references: list[Reference] = []
+        self.expressions = expressions
+
+    def refer(self, table: str, name: str, path: str) -> None:
+        """Add a placeholder for a name."""
+        self.parts.append(PLACEHOLDER)
+        self.references.append(Reference(table, name, path))
+
+    def add(self, value: Any, path: str, depth: int = 1, *, term: bool = False) -> None:
+        """Add a value; `term` says that it is a term of a version 1 expression."""
+        if depth > MAX_VALUE_DEPTH:
+            raise Wrong(path[:200], too_deep().message)
+        if isinstance(value, list):
+            self.parts.append("[")
+            for place, item in enumerate(value):
+                if place:
+                    self.parts.append(",")
+                self.add(item, f"{path}[{place}]", depth + 1, term=term)
+            self.parts.append("]")
+        elif isinstance(value, dict):
+            names = self._names(value, term=term)
+            older = "kind" not in value and "terms" in value and "c" in value
+            for place, (key, item) in enumerate(value.items()):
+                self.parts.append(f"{',' if place else '{'}{quote(key)}:")
+                inside = member_path(path, key)
+                if key == names[0] and isinstance(item, str):
+                    self.refer(names[1], item, inside)
+                else:
+                    self.add(item, inside, depth + 1, term=older and key == "terms")
+            self.parts.append("}" if value else "{}")
+        else:
+            self.parts.append(scalar(value))
+
+    def _names(self, value: Json, *, term: bool) -> tuple[str, str]:
+        """Return which member of an expression is a name, and of what."""
+        if not self.expressions:
+            return "", ""
+        if term:
+            return "AxisLabel", "loops"
+        match value.get("kind"):
+            case "IntRuntimeValueKind":
+                return "regref", "registers"
+            case "AffIVKind":
+                return "axis", "loops"
+            case _:
+                return "", ""
+
+
+def expect(value: Any, kind: type, path: str) -> Any:
+    """Return a value if it is of a type; an integer must also fit 64 bits."""
+    if kind is int:
+        return expect_int(value, path)
+    if value.__class__ is not kind:
+        wanted = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}[kind]
+        raise Wrong(path, f"expected {wanted}, found {kind_of(value)}")
+    return value
+
+
+def expect_int(value: Any, path: str) -> int:
+    """Return an integer of 64 bits, or say what is wrong (rule F3)."""
+    if isinstance(value, Number):
+        if value.text == "-0":
+            return 0
+        if value.text.lstrip("-").isdigit():
+            too_wide(value.text, path)
+    if value.__class__ is not int:
+        raise Wrong(path, f"expected an integer, found {kind_of(value)}")
+    if not -MAX_INT - 1 <= value <= MAX_INT:
+        too_wide(str(value), path)
+    return value
+
+
+def too_wide(digits: str, path: str) -> NoReturn:
+    """Refuse an integer."""
+    shown = digits if len(digits) <= 40 else f"{digits[:20]}... ({len(digits):,} characters)"
+    raise Wrong(path, f"the integer {shown} does not fit 64 bits")
+
+
+def as_format_error(error: Wrong, path: str | None) -> FormatError:
+    """Return the public form of an error."""
+    return FormatError(error.message, path=path, json_path=error.path or "$")

@@ -1,0 +1,345 @@
+"""What the parameters of a kernel are bound to at each call-site (rules N4 to N7).
+
+Every step is made for all call-sites at once. A parameter is a set of the callee; what is bound to it is a *storage*: a
+location, written as its id, or a set that has not exactly one location, written as `-2 - id`. `NOTHING` is a name that did not resolve.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from arrowir import vocabulary
+from arrowir.edit import expand
+from arrowir.ir import IR
+from arrowir.passes.failures import FirstErrors
+from arrowir.passes.kernel_calls import ARGUMENTS, MEMORY, Sites, about
+from arrowir.schema import NULL_INT
+from arrowir.store import Array, starts
+
+NOTHING = -1
+_UNBOUND = np.iinfo(np.int64).min
+
+PARAMETER_KINDS = np.array(sorted(vocabulary.INPUT_KINDS | vocabulary.OUTPUT_KINDS))
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The bindings of all call-sites: one item per call-site and parameter, grouped by call-site."""
+
+    site: Array
+    formal: Array
+    """The parameter: a set of the callee."""
+    formal_location: Array
+    actual: Array
+    """The location that is bound to it."""
+    register_site: Array
+    register_formal: Array
+    register_actual: Array
+    base: Array
+    """Per call-site: what is added to SB addresses (rule N7)."""
+
+
+class Storages:
+    """The sets and locations of a batch, and which of them stand for one another."""
+
+    def __init__(self, ir: IR) -> None:
+        self.ir = ir
+        owner = ir.tables["locations"]["set_id"]
+        self.count = np.bincount(owner, minlength=ir.count("sets")).astype(np.int64)
+        self.first = np.searchsorted(owner, np.arange(ir.count("sets")))
+
+    def of(self, location: Array, set_id: Array) -> Array:
+        """Return the storage that a location, or else a set, stands for."""
+        out = np.where(location >= 0, location, NOTHING).astype(np.int64)
+        by_set = np.flatnonzero((location < 0) & (set_id >= 0))
+        sets = set_id[by_set]
+        out[by_set] = np.where(self.count[sets] == 1, self.first[sets], -2 - sets)
+        return out
+
+
+def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
+    """Bind every parameter of every call-site, making the checks of a call-site in their order.
+
+    `status` says of each call-site whether its kernel counts as allocated.
+    """
+    storages = Storages(ir)
+    fail = _Fail(ir, sites, errors)
+    fail.where(0, np.flatnonzero(sites.source < 0), "unknown_kernel_source",
+               lambda s: "Unrecognized kernel source encountered.")  # fmt: skip
+    synced = np.isin(sites.row, ir.tables["semaphores"]["instruction_id"]) | _has_sync(ir, sites)
+    not_plain = np.flatnonzero(synced | (sites.predicated == 1))
+    fail.where(1, not_plain, "call_site_not_plain",
+               lambda s: f"the call-site has `{'sync_info' if synced[s] else 'predicates'}`, which its body cannot take over; "
+               "inline before instructions are synchronised")  # fmt: skip
+
+    site, formal, begin, formals = _parameters(ir, sites)
+    bound = np.full(len(site), _UNBOUND, np.int64)
+    entries = _entries(ir, sites, storages)
+    registers = _bind_entries(ir, sites, storages, entries, bound, begin, formals, fail)
+
+    operands = _operands(ir, sites, storages)
+    pads = sites.sb_pads + sites.psum_pads
+    outputs = np.bincount(operands.site[operands.role == vocabulary.ROLE_OUT], minlength=len(sites))
+    fail.where(3, np.flatnonzero(outputs < pads), "scratchpad_count",
+               lambda s: f"Insufficient number of outputs param, expect {sites.sb_pads[s]} SB buffers and "
+               f"{sites.psum_pads[s]} PSUM buffers, but only got {outputs[s]} outputs")  # fmt: skip
+    place = operands.place
+    kind = ir.tables["sets"]["kind"][formal]
+    for rank, role, kinds, direction in (
+        (4, vocabulary.ROLE_IN, vocabulary.INPUT_KINDS, vocabulary.DIRECTION_IN),
+        (5, vocabulary.ROLE_OUT, vocabulary.OUTPUT_KINDS, vocabulary.DIRECTION_OUT),
+    ):
+        own = operands.named & (operands.role == role)
+        if role == vocabulary.ROLE_OUT:
+            own &= place < (outputs - pads)[operands.site]
+        taken = (entries.direction == direction) & (entries.storage != NOTHING)
+        own &= ~_pairs_in(operands.site, operands.storage, entries.site[taken], entries.storage[taken])
+        waiting = np.flatnonzero((bound == _UNBOUND) & np.isin(kind, sorted(kinds)))
+        _bind_by_position(ir, sites, bound, site, formal, waiting, operands, np.flatnonzero(own), rank, fail)
+
+    _check_counts(ir, sites, storages, site, formal, bound, fail)
+    formal_location = storages.first[formal]
+    _check_sizes(ir, sites, site, formal_location, bound, fail)
+    base = _sb_base(ir, sites, status, operands, outputs, pads, fail)
+    actual = np.where(bound >= 0, bound, 0)
+    return Binding(site, formal, formal_location, actual, *registers, base)
+
+
+class _Fail:
+    """Adds errors about call-sites, with the text made when it is wanted."""
+
+    def __init__(self, ir: IR, sites: Sites, errors: FirstErrors) -> None:
+        self.ir, self.sites, self.errors = ir, sites, errors
+
+    def where(self, rank: int, items: Array, code: str, text: "object", stage: int = ARGUMENTS) -> None:
+        """Fail call-sites; `text` makes the message of one."""
+        assert callable(text)
+        items = np.unique(items)
+        message = lambda s: about(self.ir, self.sites, s, code, str(text(s)))  # noqa: E731
+        self.errors.add(stage, rank, items, self.sites.module[items], message)
+
+    def first(self, rank: int, site: Array, code: "object", text: "object", stage: int = ARGUMENTS) -> None:
+        """Fail call-sites by failing items of theirs: the first item of each counts. `site` is -1 for items that do not fail."""
+        assert callable(code) and callable(text)
+        bad = np.flatnonzero(site >= 0)
+        items, place = np.unique(site[bad], return_index=True)
+        item = dict(zip(items.tolist(), bad[place].tolist(), strict=True))
+        message = lambda s: about(self.ir, self.sites, s, str(code(item[s])), str(text(item[s])))  # noqa: E731
+        self.errors.add(stage, rank, items, self.sites.module[items], message)
+
+
+def _has_sync(ir: IR, sites: Sites) -> Array:
+    """Tell which call-sites have a `sync_info` that is more than `{}` (rule N14)."""
+    layout = ir.tables["instructions"]["sync_layout"][sites.row]
+    empty = ir.pools.layouts.find("[]")
+    return (layout >= 0) & (layout != empty)
+
+
+def _parameters(ir: IR, sites: Sites) -> tuple[Array, Array, Array, Array]:
+    """Return call-site and set of each parameter, where each call-site's begin, and all parameter sets."""
+    kind, function = ir.tables["sets"]["kind"], ir.tables["sets"]["function_id"]
+    formals = np.flatnonzero(np.isin(kind, PARAMETER_KINDS))
+    first = np.searchsorted(function[formals], sites.callee)
+    count = np.searchsorted(function[formals], sites.callee + 1) - first
+    return np.repeat(np.arange(len(sites)), count), formals[expand(first, count)], starts(count), formals
+
+
+@dataclass(frozen=True)
+class _Entries:
+    site: Array
+    row: Array
+    direction: Array
+    storage: Array
+
+
+def _entries(ir: IR, sites: Sites, storages: Storages) -> _Entries:
+    """Return the argument map entries of the call-sites, in order."""
+    table = ir.tables["call_arguments"]
+    first = np.searchsorted(table["instruction_id"], sites.row)
+    count = np.searchsorted(table["instruction_id"], sites.row + 1) - first
+    row = expand(first, count)
+    storage = storages.of(table["actual_location_id"][row], table["actual_set_id"][row])
+    return _Entries(np.repeat(np.arange(len(sites)), count), row, table["direction"][row], storage)
+
+
+def _bind_entries(
+    ir: IR, sites: Sites, storages: Storages, entries: _Entries, bound: Array, begin: Array, formals: Array, fail: _Fail
+) -> tuple[Array, Array, Array]:
+    """Bind by name: the last entry for a parameter wins, over both maps."""
+    table = ir.tables["call_arguments"]
+    formal, register = table["formal_set_id"][entries.row], table["formal_register_id"][entries.row]
+    actual_register = table["actual_register_id"][entries.row]
+    is_set = formal >= 0
+    is_set[is_set] = np.isin(ir.tables["sets"]["kind"][formal[is_set]], PARAMETER_KINDS)
+    unknown = ~is_set & (register < 0)
+    missing = np.where(is_set, entries.storage == NOTHING, actual_register < 0) & ~unknown
+    names = ir.pools.names
+
+    def text(k: int) -> str:
+        row = int(entries.row[k])
+        side = "func_args" if entries.direction[k] == vocabulary.DIRECTION_IN else "func_outs"
+        formal_name = names[table["formal"][row]]
+        functions = ir.tables["functions"].text()
+        callee, caller = functions[sites.callee[entries.site[k]]], functions[sites.function[entries.site[k]]]
+        if unknown[k]:
+            return f"`{side}` names `{formal_name}`, which is no parameter of `{callee}`"
+        written = names[ir.array("call_arguments", "actual")[row]]
+        return f"`{side}` binds `{formal_name}` to `{written}`, which is not in `{caller}`"
+
+    fail.first(2, np.where(unknown | missing, entries.site, -1),
+               lambda k: "unknown_parameter" if unknown[k] else "unresolved_name", text)  # fmt: skip
+    good = is_set & ~missing
+    number = np.searchsorted(formals, formal[good])
+    own = np.searchsorted(ir.tables["sets"]["function_id"][formals], sites.callee[entries.site[good]])
+    bound[begin[entries.site[good]] + number - own] = entries.storage[good]
+
+    good = ~is_set & ~unknown & ~missing
+    key = np.stack((entries.site[good], register[good], actual_register[good]), axis=1)
+    _, last = np.unique(key[::-1, :2], axis=0, return_index=True)
+    chosen = key[::-1][last]
+    return chosen[:, 0], chosen[:, 1], chosen[:, 2]
+
+
+@dataclass(frozen=True)
+class _Operands:
+    site: Array
+    row: Array
+    role: Array
+    place: Array
+    """Number among the operands of its role."""
+    named: Array
+    """Whether it names storage, resolved or not."""
+    storage: Array
+
+
+def _operands(ir: IR, sites: Sites, storages: Storages) -> _Operands:
+    """Return the operands of the call-sites, in order."""
+    table = ir.tables["operands"]
+    first = np.searchsorted(table["instruction_id"], sites.row)
+    count = np.searchsorted(table["instruction_id"], sites.row + 1) - first
+    row, site = expand(first, count), np.repeat(np.arange(len(sites)), count)
+    role = table["role"][row]
+    place = np.arange(len(row)) - first_of(site * 4 + role)
+    location, set_id = table["location_id"][row], table["set_id"][row]
+    unresolved = table["name"][row] >= 0
+    storage = np.where(unresolved, NOTHING, storages.of(location, set_id))
+    named = (location >= 0) | unresolved | (set_id >= 0) | (table["set_name"][row] >= 0)
+    return _Operands(site, row, role, place, named, storage)
+
+
+def first_of(groups: Array) -> Array:
+    """Return for each row where its run of equal values begins."""
+    if not len(groups):
+        return np.empty(0, np.int64)
+    begins = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
+    return np.repeat(begins, np.diff(np.append(begins, len(groups))))
+
+
+def _pairs_in(site: Array, storage: Array, other_site: Array, other_storage: Array) -> Array:
+    """Tell which (call-site, storage) pairs are among others."""
+    low = min(storage.min(initial=0), other_storage.min(initial=0))
+    width = max(storage.max(initial=0), other_storage.max(initial=0)) - low + 1
+    return np.isin(site * width + storage - low, other_site * width + other_storage - low)
+
+
+def _bind_by_position(
+    ir: IR, sites: Sites, bound: Array, site: Array, formal: Array, waiting: Array, operands: _Operands, own: Array,
+    rank: int, fail: _Fail,
+) -> None:  # fmt: skip
+    """Bind the i-th waiting parameter to the i-th operand left."""
+    number = np.arange(len(waiting)) - first_of(site[waiting])
+    begin = np.searchsorted(operands.site[own], site[waiting])
+    has = number < np.searchsorted(operands.site[own], site[waiting] + 1) - begin
+    taken = np.zeros(len(waiting), np.int64)
+    taken[has] = own[begin[has] + number[has]]
+    storage = np.where(has, operands.storage[taken] if len(operands.site) else NOTHING, NOTHING)
+    missing = storage == NOTHING
+    sets, names = ir.tables["sets"].text(), ir.pools.names
+
+    def text(k: int) -> str:
+        name, callee = sets[formal[waiting[k]]], ir.tables["functions"].text()[sites.callee[site[waiting[k]]]]
+        if not has[k]:
+            return f"parameter `{name}` of `{callee}` is bound to nothing: name it in the argument map or add an operand"
+        row = operands.row[taken[k]]
+        written = max(ir.tables["operands"]["name"][row], ir.tables["operands"]["set_name"][row])
+        return f"parameter `{name}` of `{callee}` would be bound to `{names[written]}`, which is not there"
+
+    fail.first(rank, np.where(missing, site[waiting], -1),
+               lambda k: "unresolved_name" if has[k] else "unbound_parameter", text)  # fmt: skip
+    bound[waiting[~missing]] = storage[~missing]
+
+
+def _check_counts(
+    ir: IR, sites: Sites, storages: Storages, site: Array, formal: Array, bound: Array, fail: _Fail
+) -> None:
+    """Check that a parameter's set, and an actual given by set name, have exactly one location."""
+    of_formal = storages.count[formal]
+    by_set = (bound < NOTHING) & (bound != _UNBOUND)
+    bad = (of_formal != 1) | by_set
+
+    def text(k: int) -> str:
+        count = of_formal[k] if of_formal[k] != 1 else storages.count[-2 - bound[k]]
+        return f"Input/Output DRAM memory location set should only has one location, but got {count} locations"
+
+    fail.first(6, np.where(bad, site, -1), lambda k: "parameter_location_count", text)
+
+
+def _check_sizes(ir: IR, sites: Sites, site: Array, formal_location: Array, bound: Array, fail: _Fail) -> None:
+    """Check that actual and parameter have the same number of bytes."""
+    partitions, bytes_ = ir.tables["locations"]["partitions"], ir.tables["locations"]["bytes"]
+    known = np.flatnonzero((bound >= 0) & (formal_location < len(partitions)))
+    one, other = formal_location[known], bound[known]
+    differ = (partitions[one] != partitions[other]) | (bytes_[one] != bytes_[other])
+    maybe = np.flatnonzero(differ)
+    # Exact for any size: equal modulo 2^64 and equal as floats.
+    a, b = (partitions[x[maybe]] * bytes_[x[maybe]] for x in (one, other))
+    fa, fb = (partitions[x[maybe]].astype(float) * bytes_[x[maybe]] for x in (one, other))
+    bad = np.full(len(bound), -1, np.int64)
+    wrong = known[maybe[(a != b) | (abs(fa - fb) > 0.5 * abs(fa))]]
+    bad[wrong] = site[wrong]
+    names = ir.tables["locations"].text()
+
+    def text(k: int) -> str:
+        (f, c) = (int(formal_location[k]), int(bound[k]))
+        shapes = [f"[{partitions[x]}, {bytes_[x]}]" for x in (c, f)]
+        return f"`{names[c]}` {shapes[0]} is bound to `{names[f]}` {shapes[1]}: their bytes must be equal"
+
+    fail.first(7, bad, lambda k: "parameter_size_mismatch", text)
+
+
+def _sb_base(
+    ir: IR, sites: Sites, status: Array, operands: _Operands, outputs: Array, pads: Array, fail: _Fail
+) -> Array:
+    """Return the base of SB addresses: the scratchpad's, else the first SB output's, else 0 (rule N7)."""
+    locations = ir.tables["locations"]
+    addr = np.where(locations["addr"] == NULL_INT, 0, locations["addr"])
+    pad = np.full(len(sites), NOTHING, np.int64)
+    at = np.flatnonzero(
+        (operands.role == vocabulary.ROLE_OUT)
+        & (sites.sb_pads[operands.site] == 1)
+        & (operands.place == (outputs - pads)[operands.site])
+    )
+    lost = at[operands.named[at] & (operands.storage[at] == NOTHING)]
+    fail.where(0, operands.site[lost], "unresolved_name", lambda s: "the SB scratchpad names a location that is not there",
+               stage=MEMORY)  # fmt: skip
+    is_sb = operands.storage >= 0
+    is_sb[is_sb] = locations["type"][operands.storage[is_sb]] == vocabulary.MEM_SB
+    at = at[is_sb[at]]
+    pad[operands.site[at]] = operands.storage[at]
+    base_partition = np.where(pad >= 0, locations["base"][np.maximum(pad, 0)] if len(locations) else 0, 0)
+    moved = np.flatnonzero((base_partition != 0) & (base_partition != NULL_INT))
+    names = locations.text()
+    fail.where(1, moved, "scratchpad_base", lambda s: f"scratchpad `{names[pad[s]]}` begins at partition "
+               f"{base_partition[s]}, not 0", stage=MEMORY)  # fmt: skip
+    unallocated = np.flatnonzero((pad >= 0) & (locations["allocated"][np.maximum(pad, 0)] != 1)) if len(locations) else pad[:0]
+    uses_sb = np.zeros(ir.count("functions"), bool)
+    uses_sb[ir.array("locations", "function_id")[locations["type"] == vocabulary.MEM_SB]] = True
+    needs = (status == 1) & uses_sb[sites.callee]
+    fail.where(2, unallocated[needs[unallocated]], "scratchpad_unallocated", lambda s: f"scratchpad `{names[pad[s]]}` has no "
+               "address yet, but the kernel's memory has; allocate the caller first", stage=MEMORY)  # fmt: skip
+    first = np.flatnonzero(is_sb & (operands.role == vocabulary.ROLE_OUT))[::-1]
+    chosen = np.full(len(sites), NOTHING, np.int64)
+    chosen[operands.site[first]] = operands.storage[first]
+    chosen = np.where(pad >= 0, pad, chosen)
+    return np.where(chosen >= 0, addr[np.maximum(chosen, 0)] if len(addr) else 0, 0)
+

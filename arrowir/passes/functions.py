@@ -1,0 +1,153 @@
+"""Plain functions as passes: anything that maps a batch to a batch may be a step of a pipeline (rule P1)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from arrowir import diagnostics as diag
+from arrowir import edit, schema
+from arrowir.diagnostics import Diagnostic, OptionError, PassError
+from arrowir.ir import IR
+from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
+from arrowir.store import Array, Strings
+
+Function = Callable[[IR], IR]
+
+
+def of_function(function: Function) -> Pass:
+    """Make a pass of a function.
+
+    The function gets a batch of the modules that have not failed, and returns one with the same modules in the same
+    order. When it raises, the batch is halved until the modules that it cannot take are found: they alone fail.
+
+    Parameters
+    ----------
+    function
+        Maps an `IR` to an `IR`.
+
+    Returns
+    -------
+    Pass
+        A pass without options, named after the function.
+
+    Examples
+    --------
+    >>> import arrowir as air
+    >>> ir = air.read("data/samples/klr009/scale_add.bir.json")
+    >>> def allocator(ir):
+    ...     return ir
+    >>> of_function(allocator)(ir).status.to_list()
+    ['unchanged']
+    """
+
+    @dataclass(frozen=True)
+    class FunctionPass(Pass):
+        name: ClassVar[str] = getattr(function, "__name__", type(function).__name__)
+
+        def plan(self, ir: IR, active: Array) -> Plan:
+            work = _Attempt(self.name, function)
+            parts = work.attempt(ir, np.flatnonzero(active))
+            status = np.full(len(ir), UNCHANGED, np.int8)
+            for modules, before, after in parts:
+                status[modules[changed(before, after)]] = CHANGED
+            status[list(work.failed)] = FAILED
+            return Plan(status, list(work.failed.values()), [(m, after) for m, _, after in parts])
+
+        def apply(self, ir: IR, plan: Plan) -> IR:
+            return put_together(ir, plan.edit)
+
+    return FunctionPass()
+
+
+Part = tuple[Array, IR, IR]
+"""Modules of the batch, what they were, what they became."""
+
+
+class _Attempt:
+    """One use of a function on a batch."""
+
+    def __init__(self, name: str, function: Function) -> None:
+        self.name, self.function = name, function
+        self.failed: dict[int, Diagnostic] = {}
+
+    def attempt(self, ir: IR, modules: Array) -> list[Part]:
+        """Apply the function to some modules, to halves of them where it raises."""
+        if not len(modules):
+            return []
+        part = ir if len(modules) == len(ir) else ir.select(modules)
+        try:
+            out: object = self.function(part)
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises becomes a row
+            if len(modules) == 1:
+                self.failed[int(modules[0])] = self._row(int(modules[0]), error)
+                return []
+            return [found for half in np.array_split(modules, 2) for found in self.attempt(ir, half)]
+        if not isinstance(out, IR) or len(out) != len(part):
+            got = f"{len(out)} modules for {len(part)}" if isinstance(out, IR) else type(out).__name__
+            raise OptionError(
+                f"step `{self.name}` returned {got}; a function in a pipeline takes an `arrowir.IR` and returns one"
+                " with the same modules in the same order"
+            )
+        return [(modules, part, out)]
+
+    def _row(self, module: int, error: Exception) -> Diagnostic:
+        if isinstance(error, PassError) and error.diagnostic.code in diag.CODES:
+            return diag.make(error.diagnostic.code, error.diagnostic.message, severity="error", module_id=module)
+        what = f"step `{self.name}` raised {type(error).__name__}: {error}"
+        return diag.make("internal_error", what, module_id=module)
+
+
+def put_together(ir: IR, parts: list[tuple[Array, IR]]) -> IR:
+    """Return the batch with some of its modules replaced."""
+    if len(parts) == 1 and len(parts[0][0]) == len(ir):
+        made = parts[0][1]
+    else:
+        new = np.concatenate([modules for modules, _ in parts])
+        rest = np.setdiff1d(np.arange(len(ir)), new)
+        batches = [part for _, part in parts] + ([ir.select(rest)] if len(rest) else [])
+        made = edit.select_modules(edit.concat(batches), np.argsort(np.concatenate((new, rest))))
+    return IR(made.tables, made.pools, diagnostics=ir.messages, history=ir.history)
+
+
+def changed(before: IR, after: IR) -> Array:
+    """Return the mask of the modules whose documents differ (rule O2).
+
+    Two batches of the same modules. Tables that are shared cannot differ; where rows differ, the documents tell.
+    """
+    suspects = np.ones(len(before), bool)
+    if before.pools is after.pools:
+        suspects = _touched(before, after)
+    for module in np.flatnonzero(suspects).tolist():
+        suspects[module] = before.to_json(module) != after.to_json(module)
+    return suspects
+
+
+def _touched(before: IR, after: IR) -> Array:
+    """Return the mask of the modules with a cell that differs, for batches that share their pools."""
+    touched = np.zeros(len(before), bool)
+    for name in schema.STORED:
+        old, new = before.tables[name], after.tables[name]
+        if old is new:
+            continue
+        if len(old) != len(new):
+            return np.ones(len(before), bool)
+        owners = [np.arange(len(ir)) if name == "modules" else ir.array(name, "module_id") for ir in (before, after)]
+        for column in old.schema.stored:
+            was, now = old.columns[column.name], new.columns[column.name]
+            if was is now:
+                continue
+            if isinstance(was, Strings) or isinstance(now, Strings):
+                differs = _texts_differ(was, now, len(old))
+            else:
+                differs = old[column.name] != new[column.name]
+            for owner in owners:
+                touched[owner[differs]] = True
+    return touched
+
+
+def _texts_differ(was: object, now: object, rows: int) -> Array:
+    if not (isinstance(was, Strings) and isinstance(now, Strings)):
+        return np.ones(rows, bool)
+    return np.array([a != b for a, b in zip(was.tolist(), now.tolist(), strict=True)], bool)

@@ -1,0 +1,214 @@
+"""Where every row goes when loops are unrolled (rule U1).
+
+A block that stays has one *instance*, a loop's body one for each iteration of its whole nest, row-major. Instances are numbered: those
+of one block follow each other, so that `instance - first[block]` is the flat iteration number. An instance begins at some row of the
+result, and since trip counts are constants all instances of a block look alike: the place of a row is the beginning of the
+instance that it is in plus a constant of the row. That makes the place of any (row, instance), and the row and
+instance of any place, a matter of array lookups.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from arrowir.derived import take
+from arrowir.edit import expand
+from arrowir.passes.loop_nests import Loops
+from arrowir.store import Array, starts
+
+
+class Iterations:
+    """The instances of all blocks of a batch, and the rows of the result.
+
+    Parameters
+    ----------
+    loops
+        The loops to unroll; they have no faults, and what would come of them is of a size that can be made.
+    """
+
+    def __init__(self, loops: Loops) -> None:
+        self.loops = loops
+        self.is_loop = loops.number >= 0
+        """Mask of the instructions that go: the loops."""
+        self.is_body = loops.owning_loop >= 0
+        """Mask of the blocks that go: the loops' bodies."""
+        self._measure()
+        self._number()
+        self._place()
+
+    def _measure(self) -> None:
+        """Work out how many rows come of each block and instruction, and how many instances each block has."""
+        loops = self.loops
+        block = loops.block
+        sizes = np.bincount(block[~self.is_loop], minlength=len(loops.owner))
+        trips = np.zeros(len(loops.rows), np.int64)
+        for level in reversed(loops.levels[1:]):
+            level = level[self.is_body[level]]
+            loop = loops.owning_loop[level]
+            trips[loop] = np.where(sizes[level] > 0, loops.trips[loop], 0)
+            np.add.at(sizes, loops.parent[level], trips[loop] * sizes[level])
+        self.trips = trips
+        """Trips of each loop; 0 for one of which nothing comes, for want of trips or of a body."""
+        self.sizes = sizes
+        """Rows that come of one instance of each block."""
+        count = np.ones(len(loops.owner), np.int64)
+        depth = np.zeros(len(loops.owner), np.int32)
+        for level in loops.levels[1:]:
+            loop, parent = loops.owning_loop[level], loops.parent[level]
+            body = loop >= 0
+            count[level] = count[parent]
+            count[level[body]] *= trips[loop[body]]
+            depth[level] = np.where(body, depth[parent] + 1, 0)
+        self.count = count
+        """Instances of each block."""
+        self.depth = depth
+        """Loops around each block; 0 for blocks that stay."""
+        self.kept = ~self.is_body & (count == 1)
+        """Mask of the blocks that stay."""
+        of_row = np.ones(len(block), np.int64)
+        body_size = np.zeros(len(loops.rows), np.int64)
+        bodies = np.flatnonzero(self.is_body)
+        body_size[loops.owning_loop[bodies]] = sizes[bodies]
+        of_row[loops.rows] = trips * body_size
+        before = starts(of_row)[:-1]
+        first_row = np.searchsorted(block, np.arange(len(loops.owner)))
+        self.within = before - before[first_row[block]] if len(block) else before
+        """Place of each row within one instance of its block."""
+
+    def _number(self) -> None:
+        """Number the instances: blocks that stay first, then bodies, level by level."""
+        loops = self.loops
+        kept = np.flatnonzero(self.kept)
+        first = np.full(len(loops.owner), -1, np.int64)
+        first[kept] = np.arange(len(kept))
+        begin = [starts(self.sizes[kept])[:-1]]
+        block, parent, iteration, value = [kept], [np.full(len(kept), -1)], [np.zeros(len(kept), np.int64)], [np.zeros(len(kept), np.int64)]
+        total = len(kept)
+        for level in loops.levels[1:]:
+            bodies = level[self.is_body[level] & (self.count[level] > 0)]
+            if not len(bodies):
+                continue
+            loop, around = loops.owning_loop[bodies], loops.parent[bodies]
+            counts, trips = self.count[bodies], self.trips[loop]
+            first[bodies] = total + starts(counts)[:-1]
+            outer = np.repeat(expand(first[around], self.count[around]), np.repeat(trips, self.count[around]))
+            which = np.repeat(np.arange(len(bodies)), counts)
+            number = (np.arange(len(which)) - (first[bodies] - total)[which]) % trips[which]
+            known = np.concatenate(begin)
+            inside = self.within[loops.rows[loop]]
+            begin.append(known[outer] + inside[which] + number * self.sizes[bodies][which])
+            block.append(bodies[which])
+            parent.append(outer)
+            iteration.append(number)
+            value.append(loops.lower[loop][which] + number * loops.stride[loop][which])
+            total += len(which)
+        self.first = first
+        """First instance of each block."""
+        self.block = np.concatenate(block)
+        """Block of each instance."""
+        self.parent = np.concatenate(parent)
+        """The instance that each instance stands in, -1 for blocks that stay."""
+        self.iteration = np.concatenate(iteration)
+        """Iteration number in the innermost loop."""
+        self.value = np.concatenate(value)
+        """Value of the innermost loop's axis."""
+        self.begin = np.concatenate(begin)
+        """First row of each instance in the result."""
+        self.instance_depth = self.depth[self.block]
+
+    def _place(self) -> None:
+        """Lay out the rows of the result."""
+        block = self.loops.block
+        self.repeats = np.where(self.is_loop, 0, self.count[block]) if len(block) else np.zeros(0, np.int64)
+        """How many rows come of each row."""
+        row = np.repeat(np.arange(len(block)), self.repeats)
+        instance = expand(self.first[block], self.repeats)
+        place = self.begin[instance] + self.within[row]
+        self.source = np.empty(len(row), np.int64)
+        """The row that each row of the result comes from."""
+        self.source[place] = row
+        self.instance = np.empty(len(row), np.int64)
+        """The instance that each row of the result is in."""
+        self.instance[place] = instance
+
+    # -- looking up -----------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Number of instructions of the result."""
+        return len(self.source)
+
+    @cached_property
+    def new_block(self) -> Array:
+        """New number of each block, -1 for bodies."""
+        return np.where(self.kept, np.cumsum(self.kept) - 1, -1).astype(np.int32)
+
+    @cached_property
+    def flat(self) -> Array:
+        """Flat iteration number of each instance."""
+        return np.arange(len(self.block)) - self.first[self.block]
+
+    @cached_property
+    def _ancestors(self) -> dict[int, Array]:
+        return {}
+
+    def at_depth(self, depth: int) -> Array:
+        """Return for each instance the one around it with so many loops around, itself included; -1 where it is less deep."""
+        if depth not in self._ancestors:
+            found = np.where(self.instance_depth == depth, np.arange(len(self.block)), -1)
+            # Instances stand after those that they are in, depth after depth.
+            for deeper in range(depth + 1, int(self.instance_depth.max(initial=0)) + 1):
+                mine = np.flatnonzero(self.instance_depth == deeper)
+                found[mine] = found[self.parent[mine]]
+            self._ancestors[depth] = found
+        return self._ancestors[depth]
+
+    def place(self, row: Array, instance: Array) -> Array:
+        """Return the place of rows in instances of their blocks."""
+        return self.begin[instance] + self.within[row]
+
+    def common_depth(self, one: Array, other: Array) -> Array:
+        """Return how many loops pairs of blocks have in common."""
+        one, other = one.copy(), other.copy()
+        parent = self.loops.parent
+        while True:
+            deep_one, deep_other = self.depth[one], self.depth[other]
+            apart = (one != other) & (deep_one + deep_other > 0)
+            if not apart.any():
+                return np.where(one == other, deep_one, 0)
+            up_one = apart & (deep_one >= deep_other)
+            up_other = apart & (deep_other >= deep_one)
+            one[up_one] = parent[one[up_one]]
+            other[up_other] = parent[other[up_other]]
+
+    def axis_depth(self, block: Array, loop_row: Array) -> Array:
+        """Return how deep the bodies of loop instructions are around blocks, -1 where they are not around them."""
+        body = np.full(len(self.is_loop), -1, np.int64)
+        bodies = np.flatnonzero(self.is_body)
+        body[self.loops.owner[bodies]] = bodies
+        wanted = take(body, loop_row)
+        depth = np.where(wanted >= 0, take(self.depth, wanted), -1)
+        at = block.copy()
+        while True:
+            up = (depth >= 0) & (self.depth[at] > depth)
+            if not up.any():
+                return np.where((wanted >= 0) & (at == wanted), depth, -1)
+            at[up] = self.loops.parent[at[up]]
+
+    def named_depth(self, block: Array, axis: Array) -> Array:
+        """Return how deep the nearest loop around blocks is whose axis has a name (ids of pooled names), -1 without one."""
+        axes = self.loops.ir.tables["loops"]
+        name = np.full(len(self.is_loop), -1, np.int64)
+        name[axes["instruction_id"][::-1]] = axes["axis"][::-1]
+        name = name[self.loops.rows]
+        found = np.full(len(block), -1, np.int64)
+        at = block.copy()
+        open_ = (self.depth[at] > 0) & (axis >= 0)
+        while open_.any():
+            loop = self.loops.owning_loop[at]
+            hit = open_ & (take(name, loop) == axis)
+            found[hit] = self.depth[at[hit]]
+            open_ &= ~hit
+            at[open_] = self.loops.parent[at[open_]]
+            open_ &= self.depth[at] > 0
+        return found

@@ -1,0 +1,324 @@
+"""The bodies that call-sites get: canonical copies of kernel functions, and what is refused there (rules N3, N12)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from arrowir import diagnostics as diag
+from arrowir import schema, vocabulary
+from arrowir.diagnostics import Diagnostic
+from arrowir.edit import Runs, shifted
+from arrowir.ir import IR
+from arrowir.passes import unroll
+from arrowir.passes.failures import FirstErrors
+from arrowir.passes.kernel_calls import BODY, Sites
+from arrowir.store import Array, Table, starts
+
+_TABLES = ("blocks", "instructions", "operands", "dependencies", "branches", "loops", "calls", "call_arguments",
+           "semaphores", "references")  # fmt: skip
+
+
+@dataclass
+class Bodies:
+    """The canonical bodies, one item per distinct callee. Rows are old ones or, past their end, added ones."""
+
+    callee: Array
+    start: Array
+    """First instruction."""
+    count: Array
+    """Number of instructions, without a final Return."""
+    returns: Array
+    """1 where a final Return is dropped."""
+    ends_block: Array
+    """Whether the last instruction is a terminator, which stays last."""
+    block: Array
+    """The block, or -1."""
+    added: dict[str, Table]
+    """The rows of unrolled bodies, with ids as if they stood behind the batch's own."""
+    root_begin: Array = field(init=False)
+    roots: Array = field(init=False)
+    """Numbers of the roots within their body, body after body (rule N14)."""
+    sink_begin: Array = field(init=False)
+    sinks: Array = field(init=False)
+    thinned: tuple[Array, Array] = field(init=False)
+    """(body, number) of instructions that lose an edge on the dropped Return."""
+
+    def pick(self, which: Array) -> "Bodies":
+        """Return some of the bodies."""
+        columns = (self.callee, self.start, self.count, self.returns, self.ends_block, self.block)
+        return Bodies(*(c[which] for c in columns), self.added)
+
+    def added_table(self, name: str) -> Table:
+        """Return the added rows of a table."""
+        return self.added.get(name) or Table.empty(name)
+
+    def column(self, ir: IR, table: str, name: str) -> Array:
+        """Return a column of old and added rows."""
+        added = self.added_table(table)
+        return np.concatenate((ir.tables[table][name], added[name])) if len(added) else ir.tables[table][name]
+
+    def text(self, ir: IR, table: str, row: int) -> str:
+        """Return the name of an old or added row."""
+        old = ir.tables[table]
+        return old.text()[row] if row < len(old) else self.added_table(table).text()[row - len(old)]
+
+    def of_rows(self, rows: Array) -> Array:
+        """Return the body that each instruction row is in (a dropped Return included), or -1."""
+        order = np.argsort(self.start, kind="stable")
+        order = order[(self.count + self.returns)[order] > 0]
+        place = np.searchsorted(self.start[order], rows, side="right") - 1
+        body = order[np.maximum(place, 0)] if len(order) else np.zeros(len(rows), np.int64)
+        inside = (place >= 0) & (rows < (self.start + self.count + self.returns)[body]) if len(order) else rows < 0
+        return np.where(inside, body, -1)
+
+
+def ends_in_return(ir: IR, functions: Array) -> Array:
+    """Tell for each function whether its last own instruction is a Return."""
+    start, count, _ = _rows(ir, functions)
+    opcode = ir.tables["instructions"]["opcode"]
+    if not len(opcode):
+        return np.zeros(len(functions), bool)
+    return (count > 0) & (opcode[np.maximum(start + count - 1, 0)] == vocabulary.OP_RETURN)
+
+
+def canonicalise(ir: IR, sites: Sites, shard_id: int, errors: FirstErrors) -> tuple[Bodies, Array]:
+    """Return the bodies, and the body of each call-site. Bodies of failing modules may be anything."""
+    callees, first, body = np.unique(sites.callee, return_index=True, return_inverse=True)
+    fail = _BodyErrors(ir, sites, callees, first, errors)
+    fail.shapes()
+    wanted = np.zeros(ir.count("functions"), bool)
+    wanted[callees] = True
+    wanted &= unroll.needs_unroll(ir)
+    added: dict[str, Table] = {}
+    source = ir
+    if wanted.any():
+        expansion = unroll.expand(ir, wanted, shard_id)
+        fail.unrolling(expansion.failures)
+        source = expansion.ir
+    start, count, block = _rows(source, callees)
+    if wanted.any():
+        moved = np.flatnonzero(wanted[callees])
+        added = _take(ir, source, callees[moved])
+        blocks = np.bincount(source.tables["blocks"]["function_id"][source.tables["blocks"]["function_id"] >= 0],
+                             minlength=source.count("functions"))[callees[moved]]  # fmt: skip
+        rows = np.bincount(source.array("instructions", "function_id")[source.array("instructions", "function_id") >= 0],
+                           minlength=source.count("functions"))[callees[moved]]  # fmt: skip
+        start[moved] = ir.count("instructions") + starts(rows)[:-1]
+        block[moved] = np.where(block[moved] < 0, -1, ir.count("blocks") + starts(blocks)[:-1])
+    bodies = Bodies(callees, start, count, np.zeros_like(count), np.zeros(len(count), bool), block, added)
+    opcode = bodies.column(ir, "instructions", "opcode")
+    for back in (1, 2):  # the last instruction, and the one before a dropped Return
+        at = start + count - back
+        code = np.where((count >= back) & (at >= 0), opcode[np.clip(at, 0, max(len(opcode) - 1, 0))] if len(opcode) else -1, -1)
+        if back == 1:
+            bodies.returns = (code == vocabulary.OP_RETURN).astype(np.int64)
+            bodies.ends_block = np.isin(code, vocabulary.TERMINATORS)
+        else:
+            bodies.ends_block = np.where(bodies.returns == 1, np.isin(code, vocabulary.TERMINATORS), bodies.ends_block)
+    bodies.count = count - bodies.returns
+    fail.control_flow(bodies)
+    fail.names(bodies)
+    return bodies, body
+
+
+def _rows(ir: IR, functions: Array) -> tuple[Array, Array, Array]:
+    """Return first instruction, number of instructions and first block of the functions' own block lists.
+
+    For a body of one block these are all its instructions.
+    """
+    blocks = ir.tables["blocks"]
+    owner = np.where(blocks["instruction_id"] < 0, blocks["function_id"], -1)
+    own = np.flatnonzero(owner >= 0)
+    first = np.searchsorted(owner[own], functions)
+    has = first < np.searchsorted(owner[own], functions + 1)
+    block = np.where(has, own[np.minimum(first, max(len(own) - 1, 0))] if len(own) else -1, -1)
+    of_block = ir.tables["instructions"]["block_id"]
+    start = np.where(has, np.searchsorted(of_block, block), 0)
+    end = np.where(has, np.searchsorted(of_block, block + 1), 0)
+    return start, end - start, block
+
+
+def _take(ir: IR, source: IR, functions: Array) -> dict[str, Table]:
+    """Cut the blocks and instructions of functions out of a batch, with ids as if they stood behind another's rows."""
+    runs: dict[str, Runs] = {}
+    shifts: dict[str, Array] = {name: np.zeros(len(functions), np.int64) for name in schema.STORED}
+    for name in _TABLES:
+        if name == "references":
+            continue
+        function = source.array(name, "function_id")
+        rows = np.flatnonzero(function >= 0)  # those of queues stand between
+        first = np.searchsorted(function[rows], functions)
+        last = np.searchsorted(function[rows], functions + 1)
+        begin = np.where(last > first, rows[np.minimum(first, max(len(rows) - 1, 0))] if len(rows) else 0, 0)
+        runs[name] = Runs(begin, last - first, np.zeros(len(functions), np.int64))
+        shifts[name] = ir.count(name) + runs[name].begins[:-1] - begin
+    taken = {name: shifted(source.tables[name], run, shifts) for name, run in runs.items()}
+    taken["references"] = _take_references(source, runs, shifts)
+    return taken
+
+
+def _take_references(source: IR, runs: dict[str, Runs], shifts: dict[str, Array]) -> Table:
+    """Cut out the references of the rows taken."""
+    table, codes = source.tables["references"], schema.STRUCTURAL["table"]
+    part = np.full(len(table), -1, np.int64)
+    for name, run in runs.items():
+        mine = np.flatnonzero(table["table"] == codes.index(name))
+        row = table["row"][mine]
+        order = np.flatnonzero(run.length > 0)
+        k = order[np.maximum(np.searchsorted(run.start[order], row, side="right") - 1, 0)] if len(order) else row[:0]
+        inside = (row >= run.start[k]) & (row < (run.start + run.length)[k]) if len(order) else np.zeros(len(row), bool)
+        part[mine[inside]] = k[inside] if len(order) else 0
+    rows = np.flatnonzero(part >= 0)
+    columns = {n: None if not table.has(n) else table[n][rows] for n in table.columns}
+    moved = Table("references", columns, len(rows))
+    for key, kind in (("row", "table"), ("target_id", "target")):
+        values = moved[key].copy()
+        for code in np.unique(moved[kind]).tolist():
+            mine = (moved[kind] == code) & (values >= 0)
+            values[mine] += shifts[codes[code]][part[rows][mine]].astype(np.int32)
+        moved = moved.replace(**{key: values})
+    return moved
+
+
+class _BodyErrors:
+    """Checks of bodies. The first call-site of a callee gives the place of its error in the order of checks."""
+
+    def __init__(self, ir: IR, sites: Sites, callees: Array, first: Array, errors: FirstErrors) -> None:
+        self.ir, self.sites, self.callees, self.first, self.errors = ir, sites, callees, first, errors
+        self.body_of_site = dict(zip(first.tolist(), range(len(first)), strict=True))
+
+    def fail(self, rank: int, bad: Array, code: str, text: "object", **more: object) -> None:
+        """Fail bodies (a mask or numbers); `text` makes the message of one."""
+        assert callable(text)
+        bad = np.flatnonzero(bad) if bad.dtype == bool else np.unique(bad)
+        sites = self.first[bad]
+
+        def message(site: int) -> Diagnostic:
+            body = self.body_of_site[site]
+            function = int(self.callees[body])
+            name = self.ir.tables["functions"].text()[function]
+            extra = {k: v(body) for k, v in more.items() if callable(v)}
+            module = int(self.sites.module[site])
+            return diag.make(code, str(text(body)), module_id=module, function=name, function_id=function, **extra)
+
+        self.errors.add(BODY, rank, sites, self.sites.module[sites], message)
+
+    def name(self, body: int) -> str:
+        """Return the name of a callee."""
+        return self.ir.tables["functions"].text()[int(self.callees[body])]
+
+    def shapes(self) -> None:
+        """Refuse call-sites inside a kernel, and several blocks."""
+        ir = self.ir
+        opcode = ir.tables["instructions"]["opcode"]
+        function = ir.array("instructions", "function_id")
+        nested = np.isin(self.callees, function[opcode == vocabulary.OP_NKI_KERNEL])
+        self.fail(0, nested, "not_supported", lambda b: f"`{self.name(b)}` has a call-site of its own; this version inlines "
+                  "kernels that call no other kernel")  # fmt: skip
+        blocks = ir.tables["blocks"]
+        own = blocks["function_id"][(blocks["instruction_id"] < 0) & (blocks["function_id"] >= 0)]
+        count = np.bincount(own, minlength=ir.count("functions"))[self.callees]
+        self.fail(1, count > 1, "not_supported", lambda b: f"`{self.name(b)}` has {count[b]} blocks; this version inlines "
+                  "kernels of one block")  # fmt: skip
+
+    def unrolling(self, failures: dict[int, Diagnostic]) -> None:
+        """Pass on what unrolling refuses."""
+        body = {int(f): b for b, f in enumerate(self.callees.tolist())}
+        for function, found in failures.items():
+            site = int(self.first[body[function]])
+            self.errors.add(BODY, 2, np.array([site]), self.sites.module[[site]], lambda _, found=found: found)
+
+    def control_flow(self, bodies: Bodies) -> None:
+        """Refuse a Return before the end, a branch to the entry block, and blocks inside instructions."""
+        ir = self.ir
+        opcode = bodies.column(ir, "instructions", "opcode")
+        at = np.flatnonzero(opcode == vocabulary.OP_RETURN)
+        body = bodies.of_rows(at)
+        early = body[(body >= 0) & (at < (bodies.start + bodies.count)[body])]
+        self.fail(3, early, "not_supported", lambda b: f"`{self.name(b)}` has a `Return` before its end; this version inlines "
+                  "kernels that return at the end")  # fmt: skip
+        branch = bodies.column(ir, "branches", "instruction_id")
+        inside = bodies.of_rows(branch)
+        resolved = (inside >= 0) & (bodies.column(ir, "branches", "block_id") >= 0)
+        self.fail(3, inside[resolved], "not_supported", lambda b: f"`{self.name(b)}` has a branch to its entry block; this "
+                  "version inlines straight-line kernels")  # fmt: skip
+        owner = bodies.column(ir, "blocks", "instruction_id")
+        nested = bodies.of_rows(owner[owner >= 0])
+        self.fail(3, nested[nested >= 0], "not_supported", lambda b: f"`{self.name(b)}` has blocks inside an instruction that "
+                  "is no loop")  # fmt: skip
+
+    def names(self, bodies: Bodies) -> None:
+        """Fail bodies in which a name that is needed did not resolve (rules N3, R5)."""
+        ir = self.ir
+        rows: list[Array] = []
+        names: list[Array] = []
+        for row, name, needed in _unresolved(ir, bodies):
+            at = np.flatnonzero(needed)
+            rows.append(row[at])
+            names.append(name[at])
+        row, name = np.concatenate(rows), np.concatenate(names)
+        order = np.argsort(row, kind="stable")
+        row, name = row[order], name[order]
+        body = bodies.of_rows(row)
+        inside = np.flatnonzero(body >= 0)
+        failing, first = np.unique(body[inside], return_index=True)
+        item = dict(zip(failing.tolist(), inside[first].tolist(), strict=True))
+        text = lambda b: f"`{ir.pools.names[name[item[b]]]}` is not in `{self.name(b)}`; a kernel's body has to name what exists"  # noqa: E731
+        about = lambda b: bodies.text(ir, "instructions", int(row[item[b]]))  # noqa: E731
+        self.fail(4, failing, "unresolved_name", text, instruction=about)
+
+
+def _unresolved(ir: IR, bodies: Bodies) -> list[tuple[Array, Array, Array]]:
+    """Return (instruction, name, mask of the rows whose name is needed and did not resolve)."""
+    get = lambda t, c: bodies.column(ir, t, c)  # noqa: E731
+    found: list[tuple[Array, Array, Array]] = []
+    instruction = get("operands", "instruction_id")
+    for column in ("name", "register_name", "set_name"):
+        name = get("operands", column)
+        needed = name >= 0
+        if column == "set_name":
+            needed &= get("operands", "location_id") < 0
+        found.append((instruction, name, needed))
+    for table in ("dependencies", "branches"):
+        name = get(table, "name")
+        found.append((get(table, "instruction_id"), name, name >= 0))
+    codes = schema.STRUCTURAL["table"]
+    name, table, row, path = (get("references", c) for c in ("name", "table", "row", "path"))
+    spared = ir.pools.names.find("associate_branch")
+    for owner in ("instructions", "operands", "dependencies"):
+        mine = (table == codes.index(owner)) & (name >= 0) & (path != spared)
+        at = np.where(mine, row, 0)
+        of = at if owner == "instructions" else (get(owner, "instruction_id")[at] if mine.any() else at)
+        found.append((of, name, mine))
+    return found
+
+
+def outputs_not_written(ir: IR, bodies: Bodies, good: Array) -> list[Diagnostic]:
+    """Warn of output parameters that a canonical body never writes (rule N19)."""
+    callee_of = np.full(ir.count("functions"), -1, np.int64)
+    callee_of[bodies.callee] = np.arange(len(bodies.callee))
+    sets = ir.tables["sets"]
+    written = np.zeros(len(sets), bool)
+    location, set_id = (bodies.column(ir, "operands", c) for c in ("location_id", "set_id"))
+    out = bodies.column(ir, "operands", "role") == vocabulary.ROLE_OUT
+    of_location = ir.tables["locations"]["set_id"]
+    written[of_location[location[out & (location >= 0)]]] = True
+    written[set_id[out & (location < 0) & (set_id >= 0)]] = True
+    direction = bodies.column(ir, "call_arguments", "direction") == vocabulary.DIRECTION_ARGUMENT
+    for column, of in (("actual_location_id", of_location), ("actual_set_id", None)):
+        ids = bodies.column(ir, "call_arguments", column)
+        ids = ids[direction & (ids >= 0)]
+        written[ids if of is None else of[ids]] = True
+    outputs = np.isin(sets["kind"], sorted(vocabulary.OUTPUT_KINDS)) & (callee_of[sets["function_id"]] >= 0)
+    functions, locations = ir.tables["functions"], ir.tables["locations"]
+    found: list[Diagnostic] = []
+    for row in np.flatnonzero(outputs & ~written).tolist():
+        function = int(sets["function_id"][row])
+        module = int(functions["module_id"][function])
+        if good[module]:
+            at = int(np.searchsorted(locations["set_id"], row))
+            text = f"`{functions.text()[function]}` never writes its output `{sets.text()[row]}`"
+            found.append(diag.make("output_not_written", text, module_id=module, function=functions.text()[function],
+                function_id=function, set=sets.text()[row], set_id=row, location=locations.text()[at], location_id=at))  # fmt: skip
+    return found
+

@@ -1,0 +1,220 @@
+"""Call-sites of NKI kernels: which there are, which the pass takes, what they ask for (rules N1, N2, N6, N9)."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from arrowir import diagnostics as diag
+from arrowir import extras, vocabulary
+from arrowir.diagnostics import Diagnostic
+from arrowir.ir import IR
+from arrowir.passes.failures import FirstErrors
+from arrowir.store import Array
+
+SKIPPED = (
+    "Skip lowering {} because the allocation status of the kernel is not consistent "
+    "with the current location of the pass"
+)
+NO_CALLEE = "NKI Kernel Instruction does not have a valid function"
+
+CALLEE, CYCLE, SIZE, ARGUMENTS, BODY, MEMORY = range(6)
+"""The stages in which a module's call-sites are checked, one after the other."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Call-sites in program order: one item each in every array."""
+
+    row: Array
+    """The instruction."""
+    module: Array
+    function: Array
+    """The function that it stands in."""
+    callee: Array
+    """The function that it names, or -1."""
+    candidates: Array
+    recorded: Array
+    """Allocation status written on the call-site: 1, 0, or -1 for none."""
+    source: Array
+    """Code of the kernel source, or -1 when it is none that is known."""
+    sb_pads: Array
+    """Number of SB scratchpads: 0 or 1."""
+    psum_pads: Array
+    predicated: Array
+
+    def pick(self, which: Array) -> "Sites":
+        """Return some of the call-sites."""
+        return Sites(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def find_sites(ir: IR, active: Array, allocated_key: str) -> Sites:
+    """Find the call-sites of the ordinary functions of some modules, at any nesting depth."""
+    instructions, calls = ir.tables["instructions"], ir.tables["calls"]
+    row = np.flatnonzero(instructions["opcode"] == vocabulary.OP_NKI_KERNEL)
+    function = ir.array("instructions", "function_id")[row]
+    module = ir.array("instructions", "module_id")[row]
+    ordinary = (function >= 0) & (ir.array("functions", "is_kernel")[function] == 0) if len(row) else np.zeros(0, bool)
+    mine = ordinary & active[module]
+    row, function, module = row[mine], function[mine], module[mine]
+    order = np.lexsort((ir.array("instructions", "position")[row], function))
+    row, function, module = row[order], function[order], module[order]
+    callee, candidates = np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)
+    if len(calls):
+        at = np.minimum(np.searchsorted(calls["instruction_id"], row), len(calls) - 1)
+        has = calls["instruction_id"][at] == row
+        callee[has], candidates[has] = calls["callee_id"][at[has]], calls["candidates"][at[has]]
+    facts = _facts(ir, instructions["extra"][row], allocated_key)
+    return Sites(row, module, function, callee, candidates, *facts.T)
+
+
+def _facts(ir: IR, extra: Array, allocated_key: str) -> Array:
+    """Return (recorded, source, sb_pads, psum_pads, predicated) of each call-site, read once per distinct text."""
+    distinct, place = np.unique(extra, return_inverse=True)
+    found = [_read(extras.parse(ir.pools.extras[i]) if i >= 0 else {}, allocated_key) for i in distinct.tolist()]
+    return np.array(found, np.int64).reshape(-1, 5)[place]
+
+
+def _read(members: dict[str, Any], allocated_key: str) -> tuple[int, int, int, int, int]:
+    status = members.get(allocated_key)
+    sb_shape, psum_shape = members.get("sb_buf_shape") or [], members.get("psum_buf_shape") or []
+    banks = (psum_shape[0] or 0) if isinstance(psum_shape, list) and psum_shape else 0
+    return (
+        int(status) if isinstance(status, bool) else -1,
+        kernel_source(members.get("kernel_source_val")),
+        int(isinstance(sb_shape, list) and any(sb_shape)),
+        max(0, min(banks, 1 << 40)) if isinstance(banks, int) else 0,
+        int(bool(members.get("predicates"))),
+    )
+
+
+def kernel_source(written: object) -> int:
+    """Return the code of a `kernel_source_val`; the first when absent or null, -1 when unknown (rule N9)."""
+    if written is None:
+        return 0
+    if isinstance(written, str):
+        return vocabulary.KERNEL_SOURCES.code(written)
+    known = isinstance(written, int) and not isinstance(written, bool) and 0 <= written < len(vocabulary.KERNEL_SOURCES)
+    return int(written) if known else -1  # type: ignore[call-overload]
+
+
+def allocated_functions(ir: IR) -> Array:
+    """Return a mask of the functions that have an allocated SB or PSUM location (rule N2)."""
+    locations = ir.tables["locations"]
+    on_chip = (locations["type"] == vocabulary.MEM_SB) | (locations["type"] == vocabulary.MEM_PSUM)
+    mask = np.zeros(ir.count("functions"), bool)
+    mask[ir.array("locations", "function_id")[on_chip & (locations["allocated"] == 1)]] = True
+    return mask
+
+
+def choose(
+    ir: IR, sites: Sites, allocated: bool | None, errors: FirstErrors
+) -> tuple[Sites, Array, list[Diagnostic]]:
+    """Return the call-sites that pass the gate, the status of each, and a note for each that does not (rule N2)."""
+    known = sites.callee >= 0
+    status = sites.recorded.copy()
+    own = known & (sites.recorded < 0)
+    status[own] = allocated_functions(ir)[sites.callee[own]]
+    takes = np.ones(len(sites), bool) if allocated is None else (status == int(allocated)) | (status < 0)
+
+    missing = np.flatnonzero(takes & ~known)
+    errors.add(CALLEE, 0, missing, sites.module[missing], lambda s: about(ir, sites, s, "no_callee", NO_CALLEE))
+    by_status = known & (sites.recorded >= 0) & ~takes
+    several = np.flatnonzero((sites.candidates > 1) & ~by_status)
+    errors.add(CALLEE, 0, several, sites.module[several], lambda s: about(ir, sites, s, "ambiguous_callee",
+        f"{sites.candidates[s]} functions are named `{ir.tables['functions'].text()[sites.callee[s]]}`; "
+        "give them different names"))  # fmt: skip
+    names = ir.tables["instructions"].text()
+    notes = [
+        about(ir, sites, s, "call_site_skipped", SKIPPED.format(names[sites.row[s]]))
+        for s in np.flatnonzero(~takes).tolist()
+    ]
+    takes &= known
+    return sites.pick(takes), status[takes], notes
+
+
+def find_cycles(ir: IR, sites: Sites, errors: FirstErrors) -> None:
+    """Fail the modules in which call-sites reach a cycle of functions, in linear time (rule N1)."""
+    calls = ir.tables["calls"]
+    if not len(calls):
+        return
+    nki = (ir.tables["instructions"]["opcode"][calls["instruction_id"]] == vocabulary.OP_NKI_KERNEL) & (calls["callee_id"] >= 0)
+    row, callee = calls["instruction_id"][nki], calls["callee_id"][nki]
+    caller = ir.array("instructions", "function_id")[row]
+    if not np.isin(callee, caller).any():
+        return  # no function that is called calls another
+    order = np.lexsort((ir.array("instructions", "position")[row], caller))
+    begin = np.searchsorted(caller[order], np.arange(ir.count("functions") + 1))
+    callees = callee[order]
+    finished = np.zeros(ir.count("functions"), bool)
+    starts, first = np.unique(sites.function, return_index=True)
+    for function, site in zip(starts.tolist(), first.tolist(), strict=True):
+        cycle = _walk(function, begin, callees, finished)
+        if cycle:
+            names = ir.tables["functions"].text()
+            path = " -> ".join(names[f] for f in cycle)
+            errors.add(CYCLE, 0, np.array([site]), sites.module[[site]], lambda s, path=path: diag.make(
+                "recursive_kernel", f"kernel functions call each other: {path}; a kernel cannot be inlined into itself",
+                module_id=int(sites.module[s])))  # fmt: skip
+
+
+def _walk(start: int, begin: Array, callees: Array, finished: Array) -> list[int]:
+    """Walk depth first without recursion; return the first cycle met, or nothing."""
+    if finished[start]:
+        return []
+    path, place, on_path = [start], [int(begin[start])], {start: 0}
+    while path:
+        function = path[-1]
+        if place[-1] == begin[function + 1]:
+            finished[function] = True
+            on_path.pop(path.pop())
+            place.pop()
+            continue
+        callee = int(callees[place[-1]])
+        place[-1] += 1
+        if callee in on_path:
+            return [*path[on_path[callee] :], callee]
+        if not finished[callee]:
+            on_path[callee] = len(path)
+            path.append(callee)
+            place.append(int(begin[callee]))
+    return []
+
+
+def removable(ir: IR, sites: Sites) -> Array:
+    """Return a mask of the kernel functions that go: expanded, and named by no call that stays (rule N15)."""
+    goes = np.zeros(ir.count("functions"), bool)
+    goes[sites.callee] = True
+    goes &= ir.array("functions", "is_kernel") == 1
+    calls = ir.tables["calls"]
+    stays = np.ones(ir.count("instructions"), bool)
+    stays[sites.row] = False
+    caller, callee = ir.array("calls", "function_id"), calls["callee_id"]
+    remaining = stays[calls["instruction_id"]] & (callee >= 0)
+    while True:
+        named = remaining & ((caller < 0) | ~goes[np.maximum(caller, 0)])
+        rescued = np.unique(callee[named & goes[np.maximum(callee, 0)]])
+        if not len(rescued):
+            return goes
+        goes[rescued] = False
+
+
+def about(ir: IR, sites: Sites, site: int, code: str, message: str, **more: Any) -> Diagnostic:
+    """Make a diagnostic about a call-site."""
+    row = int(sites.row[site])
+    block = int(ir.tables["instructions"]["block_id"][row])
+    return diag.make(
+        code,
+        message,
+        module_id=int(sites.module[site]),
+        function=ir.tables["functions"].text()[int(sites.function[site])],
+        function_id=int(sites.function[site]),
+        block=ir.tables["blocks"].text()[block],
+        block_id=block,
+        instruction=ir.tables["instructions"].text()[row],
+        instruction_id=row,
+        **more,
+    )

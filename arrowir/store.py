@@ -1,0 +1,225 @@
+"""How rows are held: numpy arrays in Arrow's layout, strings behind offsets, and pools of interned text.
+
+Every array here is the buffer of an Arrow column: `Table.to_arrow` wraps it without copying. Nothing is written to an
+array once it stands in a table; a pass makes new arrays and shares the columns that it leaves alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arrowir import schema
+
+Array = NDArray[Any]
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """UTF-8 strings: string i is `data[offsets[i]:offsets[i + 1]]`, the layout of Arrow's large_string."""
+
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Strings":
+        """Encode Python strings."""
+        encoded = [text.encode() for text in texts]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        return cls(offsets, np.frombuffer(bytearray().join(encoded), np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> str:
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def take(self, rows: Array) -> list[str]:
+        """Decode some rows."""
+        return [self[row] for row in rows.tolist()]
+
+    def equal(self, text: str) -> Array:
+        """Return a mask of the rows that hold this text."""
+        wanted = np.frombuffer(text.encode(), np.uint8)
+        mask = np.diff(self.offsets) == len(wanted)
+        rows = np.flatnonzero(mask)
+        mask[rows] = (self.data[self.offsets[rows, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+        return mask
+
+    def tolist(self) -> list[str]:
+        """Decode to Python strings."""
+        data, ends = self.data.tobytes(), self.offsets.tolist()
+        return [data[a:b].decode() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+class Pool:
+    """Interned text: each distinct text once, known by its place. It only grows, so ids stay good for all who share it."""
+
+    __slots__ = ("_index", "_lock", "_mapped", "parsed", "texts")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts: list[str] = list(texts)
+        self._index: dict[str, int] = {text: i for i, text in enumerate(self.texts)}
+        self._lock = Lock()
+        self._mapped: dict[object, dict[int, int]] = {}
+        self.parsed: dict[Any, Any] = {}
+        """Scratch space for readers of the pool: whatever a text parses to, by id."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, number: int) -> str:
+        return self.texts[number]
+
+    def find(self, text: str) -> int:
+        """Return the id of a text, or -1."""
+        return self._index.get(text, -1)
+
+    def intern(self, text: str) -> int:
+        """Return the id of a text, which is added if it is new."""
+        number = self._index.get(text)
+        if number is None:
+            with self._lock:
+                number = self._index.get(text)
+                if number is None:
+                    number = len(self.texts)
+                    self.texts.append(text)
+                    self._index[text] = number
+        return number
+
+    def map(self, ids: Ids, change: Callable[[str], str], *, name: object = None) -> Ids:
+        """Replace texts: `change` is called once for each distinct id, -1 stays.
+
+        Parameters
+        ----------
+        ids
+            Ids in this pool.
+        change
+            The new text of a text.
+        name
+            A hashable name of the change, under which answers are kept for the next call.
+        """
+        known = self._mapped.setdefault(name, {}) if name is not None else {}
+        return self.map_ids(ids, lambda i: self.intern(change(self.texts[i])), known=known)
+
+    @staticmethod
+    def map_ids(ids: Ids, change: Callable[[int], int], *, known: dict[int, int] | None = None) -> Ids:
+        """Replace ids by what `change` makes of each distinct one; -1 stays."""
+        if not len(ids):
+            return ids
+        distinct, places = np.unique(ids, return_inverse=True)
+        known = {} if known is None else known
+        values: list[int] = []
+        for i in distinct.tolist():
+            if i >= 0 and i not in known:
+                known[i] = change(i)
+            values.append(known[i] if i >= 0 else -1)
+        return np.array(values, ids.dtype)[places]
+
+
+class Pools:
+    """The pools of a batch: interned text, and for each vocabulary its values followed by those never seen before."""
+
+    __slots__ = ("codes", "extras", "layouts", "names", "patterns", "shapes")
+
+    def __init__(self) -> None:
+        from arrowir.vocabulary import VOCABULARIES
+
+        self.layouts, self.extras, self.patterns, self.shapes, self.names = (Pool() for _ in range(5))
+        known = {name: v.values for name, v in VOCABULARIES.items()} | schema.STRUCTURAL
+        self.codes: dict[str, Pool] = {name: Pool(values) for name, values in known.items()}
+
+    def copy(self) -> "Pools":
+        """Return pools of the same content that grow on their own."""
+        new = Pools.__new__(Pools)
+        for name in schema.POOLS:
+            setattr(new, name, Pool(getattr(self, name).texts))
+        new.codes = {name: Pool(pool.texts) for name, pool in self.codes.items()}
+        return new
+
+    def of(self, column: schema.Column) -> Pool:
+        """Return the pool behind a `pooled` or `code` column."""
+        assert column.of is not None
+        return self.codes[column.of] if column.kind == "code" else getattr(self, column.of)
+
+
+class Table:
+    """The rows of one table. A column that is absent everywhere holds `None` instead of an array."""
+
+    __slots__ = ("columns", "length", "schema")
+
+    def __init__(self, name: str, columns: Mapping[str, Array | Strings | None], length: int | None = None) -> None:
+        self.schema = schema.BY_NAME[name]
+        self.columns: dict[str, Array | Strings | None] = dict(columns)
+        if length is None:
+            length = next((len(c) for c in columns.values() if c is not None), 0)
+        self.length = length
+
+    @classmethod
+    def empty(cls, name: str) -> "Table":
+        """Return the table without rows."""
+        return cls(name, {c.name: no_rows(c) if c.kind == "text" else None for c in schema.BY_NAME[name].stored}, 0)
+
+    @classmethod
+    def of(cls, name: str, length: int, /, **columns: Array | Strings | None) -> "Table":
+        """Make a table of some rows from the columns given; the others are absent."""
+        dtypes = {c.name: schema.DTYPES.get(c.kind) for c in schema.BY_NAME[name].stored}
+        made: dict[str, Array | Strings | None] = dict.fromkeys(dtypes)
+        for key, values in columns.items():
+            plain = values is None or isinstance(values, Strings)
+            made[key] = values if plain else np.ascontiguousarray(np.broadcast_to(values, length), dtypes[key])
+        return cls(name, made, length)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a column as an array, absent cells as the kind's null value."""
+        column = self.columns[name]
+        if column is None:
+            kind = self.schema.column(name).kind
+            return np.full(self.length, schema.NULLS[kind], schema.DTYPES[kind])
+        assert not isinstance(column, Strings), name
+        return column
+
+    def has(self, name: str) -> bool:
+        """Tell whether a column has an array, so that cells may be present."""
+        return self.columns[name] is not None
+
+    def text(self, name: str = "name") -> Strings:
+        """Return a text column; empty strings where it is absent."""
+        column = self.columns[name]
+        if column is None:
+            return Strings(np.zeros(self.length + 1, np.int64), np.empty(0, np.uint8))
+        assert isinstance(column, Strings), name
+        return column
+
+    def replace(self, **columns: Array | Strings | None) -> "Table":
+        """Return the table with some columns replaced; the others are shared."""
+        return Table(self.schema.name, {**self.columns, **columns}, self.length)
+
+    def bounds(self, parent_rows: int, name: str | None = None) -> NDArray[np.int64]:
+        """Return where each parent's children start: children of row i are `bounds[i]:bounds[i + 1]`."""
+        name = name or self.schema.parent
+        assert name is not None
+        counts = np.bincount(self[name], minlength=parent_rows) if self.length else np.zeros(parent_rows, np.int64)
+        return starts(counts)
+
+
+def starts(counts: Array) -> NDArray[np.int64]:
+    """Return the running sum of counts with a leading 0: where each run begins, and the total."""
+    out = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=out[1:])
+    return out
+
+
+def no_rows(column: schema.Column) -> Array | Strings:
+    """Return a column without cells."""
+    if column.kind == "text":
+        return Strings(np.zeros(1, np.int64), np.empty(0, np.uint8))
+    return np.empty(0, schema.DTYPES[column.kind])

@@ -1,0 +1,1 @@
+"""Generated modules for tests and benchmarks: `workloads` after real kernels, `strategies` for Hypothesis."""

@@ -1,0 +1,16 @@
+"""Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
+
+from arrowir_kernels.names import fill_names, free_suffixes, hash_names, measure_names, prefix_hits
+from arrowir_kernels.runs import copy_runs, map_runs, number_runs, shift_runs
+
+__all__ = [
+    "copy_runs",
+    "fill_names",
+    "free_suffixes",
+    "hash_names",
+    "map_runs",
+    "measure_names",
+    "number_runs",
+    "prefix_hits",
+    "shift_runs",
+]

@@ -1,0 +1,232 @@
+"""Names as bytes: joining prefixes to runs of names, and finding names that are free."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arrowir_kernels.jit import kernel
+
+Bytes = NDArray[np.uint8]
+Rows = NDArray[np.int64]
+
+
+@kernel
+def measure_names(
+    offsets: Rows, more_offsets: Rows, start: Rows, length: Rows, extra: Rows, out: Rows
+) -> None:
+    """Compute where each name of a new column begins: the first of two passes.
+
+    Parameters
+    ----------
+    offsets, more_offsets
+        Offsets of the source column, which stands in two parts (see `copy_runs`).
+    start, length
+        Runs of source rows.
+    extra
+        Bytes that each run puts before its names.
+    out
+        Offsets of the new column, one longer than its rows.
+    """
+    split = len(offsets) - 1
+    place, total = 0, 0
+    out[0] = 0
+    for run in range(len(start)):
+        begin, more = start[run], extra[run]
+        for row in range(length[run]):
+            at = begin + row
+            if at < split:
+                total += more + offsets[at + 1] - offsets[at]
+            else:
+                total += more + more_offsets[at - split + 1] - more_offsets[at - split]
+            place += 1
+            out[place] = total
+
+
+@kernel
+def fill_names(
+    offsets: Rows,
+    data: Bytes,
+    more_offsets: Rows,
+    more_data: Bytes,
+    start: Rows,
+    length: Rows,
+    prefix: Rows,
+    prefix_offsets: Rows,
+    prefix_data: Bytes,
+    begins: Rows,
+    out: Bytes,
+) -> None:
+    """Write prefix and name of each row: the second of two passes.
+
+    Parameters
+    ----------
+    offsets, data, more_offsets, more_data
+        The source column, in two parts.
+    start, length
+        Runs of source rows.
+    prefix
+        For each run the number of its prefix, or -1.
+    prefix_offsets, prefix_data
+        The prefixes.
+    begins
+        Offsets of the new column, from `measure_names`.
+    out
+        Filled.
+    """
+    split = len(offsets) - 1
+    row_out = 0
+    for run in range(len(start)):
+        begin, number, rows = start[run], prefix[run], length[run]
+        inside = begin < split
+        if number < 0:
+            if inside:
+                first, last = offsets[begin], offsets[begin + rows]
+            else:
+                first, last = more_offsets[begin - split], more_offsets[begin - split + rows]
+            place = begins[row_out]
+            if inside:
+                for k in range(last - first):
+                    out[place + k] = data[first + k]
+            else:
+                for k in range(last - first):
+                    out[place + k] = more_data[first + k]
+            row_out += rows
+            continue
+        p0, p1 = prefix_offsets[number], prefix_offsets[number + 1]
+        for row in range(rows):
+            place = begins[row_out]
+            for k in range(p0, p1):
+                out[place] = prefix_data[k]
+                place += 1
+            if inside:
+                for k in range(offsets[begin + row], offsets[begin + row + 1]):
+                    out[place] = data[k]
+                    place += 1
+            else:
+                for k in range(more_offsets[begin + row - split], more_offsets[begin + row - split + 1]):
+                    out[place] = more_data[k]
+                    place += 1
+            row_out += 1
+
+
+@kernel
+def free_suffixes(
+    offsets: Rows, data: Bytes, scope: NDArray[np.int32], fresh: NDArray[np.int8], slots: NDArray[np.uint64],
+    counts: NDArray[np.int32], scopes: NDArray[np.int32], out: NDArray[np.int32],
+) -> None:  # fmt: skip
+    """Find for each fresh name the suffix that makes it free: 0 for none, n for `.n` (rule R6).
+
+    Names are compared by a 64-bit hash within their scope. The names that are taken stand first in the column, fresh ones after.
+
+    Parameters
+    ----------
+    offsets, data
+        The names.
+    scope
+        A number per row; names are unique within a scope.
+    fresh
+        1 where the name must be free, 0 where it is taken.
+    slots, counts, scopes
+        Hash table, zeroed; its length is a power of two larger than twice the rows: hashes, last suffix tried, scopes + 1.
+    out
+        Filled, per row.
+    """
+    mask = len(slots) - 1
+    basis = np.uint64(14695981039346656037)
+    prime = np.uint64(1099511628211)
+    high = np.uint64(29)
+    for row in range(len(scope)):
+        base = basis ^ np.uint64(scope[row])
+        base = base * prime
+        for k in range(offsets[row], offsets[row + 1]):
+            base = (base ^ np.uint64(data[k])) * prime
+        mixed = base ^ (base >> high)
+        slot = np.int64(mixed & np.uint64(mask))
+        while scopes[slot] != 0 and not (scopes[slot] == scope[row] + 1 and slots[slot] == mixed):
+            slot = (slot + 1) & mask
+        out[row] = 0
+        if scopes[slot] == 0:
+            scopes[slot] = scope[row] + 1
+            slots[slot] = mixed
+            continue
+        if fresh[row] == 0:
+            continue
+        home = slot
+        number = counts[home]
+        while True:
+            number += 1
+            state = (base ^ np.uint64(46)) * prime
+            power = 1
+            while power * 10 <= number:
+                power *= 10
+            rest = number
+            while power > 0:
+                state = (state ^ np.uint64(48 + rest // power)) * prime
+                rest %= power
+                power //= 10
+            mixed = state ^ (state >> high)
+            slot = np.int64(mixed & np.uint64(mask))
+            while scopes[slot] != 0 and not (scopes[slot] == scope[row] + 1 and slots[slot] == mixed):
+                slot = (slot + 1) & mask
+            if scopes[slot] == 0:
+                scopes[slot] = scope[row] + 1
+                slots[slot] = mixed
+                break
+        counts[home] = number
+        out[row] = number
+
+
+@kernel
+def hash_names(offsets: Rows, data: Bytes, scope: Rows, mark: int, out: NDArray[np.uint64]) -> None:
+    """Hash each name with its scope and a mark behind it.
+
+    Parameters
+    ----------
+    offsets, data, scope
+        The names.
+    mark
+        The byte put behind.
+    out
+        Filled.
+    """
+    prime = np.uint64(1099511628211)
+    for row in range(len(scope)):
+        state = (np.uint64(14695981039346656037) ^ np.uint64(scope[row])) * prime
+        for k in range(offsets[row], offsets[row + 1]):
+            state = (state ^ np.uint64(data[k])) * prime
+        out[row] = (state ^ np.uint64(mark)) * prime
+
+
+@kernel
+def prefix_hits(
+    offsets: Rows, data: Bytes, scope: Rows, mark: int, hashes: NDArray[np.uint64], out: NDArray[np.int8]
+) -> None:
+    """Tell which names begin with one of some prefixes and the mark.
+
+    Parameters
+    ----------
+    offsets, data, scope
+        The names.
+    mark
+        The byte that ends a prefix.
+    hashes
+        Hashes of the prefixes with the mark, from `hash_names`, sorted.
+    out
+        Filled: 1 where a name does.
+    """
+    prime = np.uint64(1099511628211)
+    for row in range(len(scope)):
+        out[row] = 0
+        state = (np.uint64(14695981039346656037) ^ np.uint64(scope[row])) * prime
+        for k in range(offsets[row], offsets[row + 1]):
+            state = (state ^ np.uint64(data[k])) * prime
+            if data[k] == mark:
+                low, high = 0, len(hashes)
+                while low < high:
+                    middle = (low + high) // 2
+                    if hashes[middle] < state:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < len(hashes) and hashes[low] == state:
+                    out[row] = 1
+                    break

@@ -1,0 +1,1 @@
+"""The tests: by kind, one folder each; `tests.oracle` and `tests.benchmarks` are importable from them."""
