@@ -50,11 +50,12 @@ def frame(ir: "IR", opcode: str) -> "pl.DataFrame":
     Examples
     --------
     >>> from arrowir import build
-    >>> main = build.module().function()
+    >>> module = build.module()
+    >>> main = module.function()
     >>> tile = main.sb("tile", [128, 4])
     >>> scale = main.add("Activation", [tile], [tile], func="Exp", scale=1)
     >>> half = main.add("Activation", [tile], [tile], func="Exp", scale=0.5)
-    >>> frame(main.ir(), "Activation").to_dict(as_series=False)
+    >>> frame(module.ir(), "Activation").to_dict(as_series=False)
     {'instruction_id': [0, 1], 'module_id': [0, 0], 'func': ['Exp', 'Exp'], 'scale': [1.0, 0.5]}
     """
     import polars as pl

@@ -25,10 +25,7 @@ _UP: dict[str, tuple[str, str]] = {
     "locations": ("set_id", "sets"),
     "aliases": ("location_id", "locations"),
     "instructions": ("block_id", "blocks"),
-} | {
-    name: ("instruction_id", "instructions")
-    for name in ("operands", "dependencies", "branches", "loops", "calls", "call_arguments", "semaphores")
-}
+} | {table.name: ("instruction_id", "instructions") for table in schema.OWNED["instructions"]}
 
 
 def column(ir: "IR", table: str, name: str) -> Array | Strings:

@@ -6,7 +6,7 @@ The registry below is the only place that says what codes there are; the documen
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,8 +40,12 @@ CODES: dict[str, Code] = _codes(
     Code("rebinding_name", "note", "a written name would resolve to another row when read back"),
     # any pass
     Code("internal_error", "error", "an unexpected exception: a defect of this library"),
-    Code("too_many_instructions", "error", "the pass would produce more instructions than allowed",
-         compiler_code="ELUR015"),
+    Code(
+        "too_many_instructions",
+        "error",
+        "the pass would produce more instructions than allowed",
+        compiler_code="ELUR015",
+    ),
     Code("not_supported", "error", "legal BIR that this version cannot transform"),
     Code("unknown_arch", "error", "the architecture is unknown, or has no hardware model"),
     # runtime_memory_reservation
@@ -85,7 +89,7 @@ CODES: dict[str, Code] = _codes(
     Code("predicated_instruction", "error", "an instruction has predicates"),
     Code("predicated_dependency", "error", "an unroll dependency has predicates"),
     Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +126,28 @@ class Diagnostic:
 
 
 COLUMNS: tuple[str, ...] = (
-    "module", "pass", "severity", "code", "message", "compiler_code", "function", "block", "instruction", "set",
-    "location", "module_id", "function_id", "block_id", "instruction_id", "set_id", "location_id",
-)  # fmt: skip
+    "module",
+    "pass",
+    "severity",
+    "code",
+    "message",
+    "compiler_code",
+    "function",
+    "block",
+    "instruction",
+    "set",
+    "location",
+    "module_id",
+    "function_id",
+    "block_id",
+    "instruction_id",
+    "set_id",
+    "location_id",
+)
 """Columns of the diagnostics table, in order."""
 
 
-def make(code: str, message: str, *, severity: Severity | None = None, **about: object) -> Diagnostic:
+def make(code: str, message: str, *, severity: Severity | None = None, **about: Any) -> Diagnostic:
     """Make a diagnostic with the registered severity and compiler code of its code.
 
     Parameters
@@ -143,7 +162,7 @@ def make(code: str, message: str, *, severity: Severity | None = None, **about: 
         Other fields of `Diagnostic`.
     """
     known = CODES[code]
-    return Diagnostic(severity or known.severity, code, message, compiler_code=known.compiler_code, **about)  # type: ignore[arg-type]
+    return Diagnostic(severity or known.severity, code, message, compiler_code=known.compiler_code, **about)
 
 
 def table(rows: Iterable[Diagnostic]) -> "pl.DataFrame":

@@ -1,16 +1,21 @@
 """Segments in, tables out: the one place where rows move and ids change.
 
-A new table is a list of *runs* of old rows. Each run belongs to a *copy*: copy 0 is the rows themselves, moved; the others
-are clones (an inlined body is one). From the runs of a table follow those of the tables whose rows it owns, since the children
-of a run of rows are a run too. Keys follow from the runs as well: the rows themselves have one new place each; inside a clone a
-key points at the clone of what it pointed at, or at what the clone binds it to. All of that is in one array per table, `places`:
-the new id of each old row, then for each clone the new ids of its window of old rows. Copying a key column is one lookup a row.
+A new table is a list of *runs* of old rows. Each run belongs to a *copy*: copy 0 is the rows themselves, moved; the
+others
+are clones (an inlined body is one). From the runs of a table follow those of the tables whose rows it owns, since the
+children
+of a run of rows are a run too. Keys follow from the runs as well: the rows themselves have one new place each; inside
+a clone a
+key points at the clone of what it pointed at, or at what the clone binds it to. All of that is in one array per
+table, `places`:
+the new id of each old row, then for each clone the new ids of its window of old rows. Copying a key column is one
+lookup a row.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -93,7 +98,7 @@ def expand(start: Array, length: Array) -> Array:
 
 @dataclass
 class Window:
-    """The source rows that the copies look into, for one table: from `first`, `rows` many, per copy (copy 0 has none)."""
+    """The source rows that each copy looks into, for one table: from `first`, `rows` many (copy 0 has none)."""
 
     first: Array
     rows: Array
@@ -125,7 +130,7 @@ class Edit:
         self._places: dict[str, tuple[Array, Array] | None] = {}
         self._first_copy = np.zeros(1, np.int64)
 
-    # -- saying what ----------------------------------------------------------------------------------------------------
+    # -- saying what ---------------------------------------------------------------------------------------------------
 
     def keep(self, table: str, runs: Runs) -> None:
         """Say which runs make up a table. Tables that are not mentioned follow their parent, or stay."""
@@ -137,10 +142,10 @@ class Edit:
 
     def bind(self, table: str, copy: Array, row: Array, target: Array) -> None:
         """Say that in a clone a key on `row` becomes one on the new place of `target`: a bound parameter, say."""
-        old = self.bound.get(table)
         new = tuple(np.asarray(a, np.int64) for a in (copy, row, target))
-        assert len(new) == 3
-        self.bound[table] = new if old is None else tuple(np.concatenate(p) for p in zip(old, new, strict=True))  # type: ignore[assignment]
+        old = self.bound.get(table, tuple(a[:0] for a in new))
+        copies, rows, targets = (np.concatenate(pair) for pair in zip(old, new, strict=True))
+        self.bound[table] = copies, rows, targets
 
     def prefix(self, table: str, names: Strings) -> None:
         """Say what clones put before names, one text per copy."""
@@ -154,7 +159,7 @@ class Edit:
         """Give the final values of some rows of the new table, where no rule of copies yields them."""
         self.settled[table, column] = rows, values
 
-    # -- what follows -----------------------------------------------------------------------------------------------------
+    # -- what follows --------------------------------------------------------------------------------------------------
 
     def rows(self, table: str) -> int:
         """Return the number of old and added rows of a table."""
@@ -228,7 +233,7 @@ class Edit:
             places[row + shift[copy]] = own[target]
         return places, shift
 
-    # -- building ---------------------------------------------------------------------------------------------------------
+    # -- building ------------------------------------------------------------------------------------------------------
 
     def build(self) -> IR:
         """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
@@ -248,7 +253,7 @@ class Edit:
                 if places is not None and old.has(column.name):
                     moved[column.name] = lookup(places[0], old[column.name])
             return old.replace(**moved) if moved else old
-        work = [lambda c=c: self._column(name, c, runs) for c in old.schema.stored]
+        work = [partial(self._column, name, c, runs) for c in old.schema.stored]
         columns = parallel(work, runs.total)
         return Table(name, dict(zip((c.name for c in old.schema.stored), columns, strict=True)), runs.total)
 
@@ -265,7 +270,7 @@ class Edit:
             prefixes = self.prefixes.get(table)
             number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
             return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
-        if not old.has(column.name) and not new.has(column.name):
+        if not old.has(column.name) and not new.has(column.name) and (table, column.name) != ("semaphores", "name"):
             return None
         first, second = old[column.name], new[column.name]
         out = np.empty(runs.total, first.dtype)
@@ -275,10 +280,26 @@ class Edit:
             map_runs(first, second, runs.start, runs.length, places[1][runs.copy], places[0], out)
         else:
             copy_runs(first, second, runs.start, runs.length, out)
+        if (table, column.name) == ("semaphores", "name"):
+            self._keep_lost_names(runs, out)
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values
         return out
+
+    def _keep_lost_names(self, runs: Runs, names: Array) -> None:
+        """Write the name of a producer that is gone in place of its id: `from` is informative, and keeps its text."""
+        old, new = self.ir.tables["semaphores"], self.added["semaphores"]
+        places = self.places("instructions")
+        if places is None:
+            return
+        key = np.empty(runs.total, np.int32)
+        copy_runs(old["from_instruction_id"], new["from_instruction_id"], runs.start, runs.length, key)
+        shift = runs.spread(places[1][runs.copy])
+        lost = np.flatnonzero((key >= 0) & (places[0][np.maximum(key, 0) + np.where(key < 0, 0, shift)] < 0))
+        if len(lost):
+            texts = join_text([t.text() for t in (self.ir.tables["instructions"], self.added["instructions"])])
+            names[lost] = [self.ir.pools.names.intern(texts[row]) for row in key[lost].tolist()]
 
     def _chain_column(self, table: str, runs: Runs) -> Array | None:
         """Give the rows of a clone its call chain; the rows themselves keep theirs."""
@@ -430,9 +451,18 @@ def copy_text(
     measure_names(first.offsets, second.offsets, runs.start, runs.length, extra, offsets)
     data = np.empty(int(offsets[-1]), np.uint8)
     fill_names(
-        first.offsets, first.data, second.offsets, second.data, runs.start, runs.length,
-        number, prefixes.offsets, prefixes.data, offsets, data,
-    )  # fmt: skip
+        first.offsets,
+        first.data,
+        second.offsets,
+        second.data,
+        runs.start,
+        runs.length,
+        number,
+        prefixes.offsets,
+        prefixes.data,
+        offsets,
+        data,
+    )
     return Strings(offsets, data)
 
 
@@ -521,7 +551,7 @@ def concat(batches: Sequence[IR]) -> IR:
     for name in schema.STORED:
         tables[name] = concat_tables([_rebased(b.tables[name], bases, maps[k], k) for k, b in enumerate(batches)])
     tables["references"] = _joined_references(tables["references"], bases)
-    messages = [m for k, b in enumerate(batches) for m in b.messages]
+    messages = [m for b in batches for m in b.messages]
     history = batches[0].history if all(b.history == batches[0].history for b in batches) else ()
     return IR(tables, pools, diagnostics=messages, history=history)
 

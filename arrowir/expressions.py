@@ -12,11 +12,12 @@ import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from arrowir import extras
+from arrowir.exact import LARGEST, SMALLEST, Value, exactly, value_of
 from arrowir.store import Array
 from arrowir.vocabulary import VOCABULARIES
 
@@ -24,8 +25,6 @@ RUNTIME_KINDS = frozenset({"IntRuntimeValueKind", "IndirectArgId", "CCGetRankKin
 """Nodes whose value is known at run time only."""
 
 KINDS = frozenset(VOCABULARIES["expression_kind"].values)
-
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 FAULTS = ("", "integer_overflow", "division_by_zero", "unresolved_name", "bad_expression", "runtime_address")
 """Codes of what can go wrong in a step, by number; 0 is nothing."""
@@ -469,23 +468,6 @@ def attributes(text: str, excluded: frozenset[str], dropped: frozenset[str]) -> 
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-class Value(NamedTuple):
-    """The results of a step: one for all cells or one for each, and bounds that hold for all of them."""
-
-    data: Any
-    low: int
-    high: int
-
-
-def value_of(data: Array | int) -> Value:
-    """Return a value with the bounds that it has."""
-    if isinstance(data, int):
-        return Value(data, data, data)
-    if not len(data):
-        return Value(data, 0, 0)
-    return Value(data, int(data.min()), int(data.max()))
-
-
 Axis = Callable[[int | str], tuple[Array, Array | None]]
 """Gives the values of an axis, by placeholder number or by name, and where there is none."""
 
@@ -576,53 +558,8 @@ def run(
                     if np.any(zero):
                         blame(zero, "division_by_zero")
                         right = value_of(1 if isinstance(right.data, int) else np.where(zero, 1, right.data))
-                result, over = _exact(op, left, right)
+                result, over = exactly(op, left, right)
                 if over is not None:
                     blame(over, "integer_overflow")
         made.values.append(result)
     return made
-
-
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-}
-
-
-def _bounds(op: str, left: Value, right: Value) -> tuple[int, int]:
-    match op:
-        case "add":
-            return left.low + right.low, left.high + right.high
-        case "mul":
-            corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-            return min(corners), max(corners)
-        case "div":
-            most = max(abs(left.low), abs(left.high))
-            return -most, most
-        case _:
-            most = max(abs(right.low), abs(right.high))
-            return -most, most
-
-
-def _exact(op: str, left: Value, right: Value) -> tuple[Value, Array | bool | None]:
-    """Compute exactly; return also where the result does not fit 64 bits."""
-    operate = _OPERATIONS[op]
-    if isinstance(left.data, int) and isinstance(right.data, int):
-        result = operate(left.data, right.data)
-        return (value_of(result), None) if SMALLEST <= result <= LARGEST else (value_of(0), True)
-    low, high = _bounds(op, left, right)
-    narrow = SMALLEST <= right.low and right.high <= LARGEST
-    if narrow and SMALLEST < low and high <= LARGEST:
-        return Value(operate(left.data, right.data), low, high), None
-    # Near the edge: Python's own integers, for as many cells as there are.
-    wide = operate(_object(left.data), _object(right.data))
-    over = np.array([not SMALLEST <= value <= LARGEST for value in wide.tolist()], bool)
-    wide[over] = 0
-    return value_of(wide.astype(np.int64)), over if over.any() else None
-
-
-def _object(data: Any) -> Any:
-    return data if isinstance(data, int) else data.astype(object)
-

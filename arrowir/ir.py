@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class IR:
     """A batch of BIR modules as tables keyed by integer ids.
 
-    An `IR` never changes: passes and edits return new ones, which share the columns that stay. Each table is a Polars frame
+    An `IR` never changes: passes and edits return new ones, which share the columns that stay. Each table is a Polars
+    frame
     under its name, made on first use and kept.
 
     Parameters
@@ -140,8 +141,10 @@ class IR:
         Returns
         -------
         polars.DataFrame
-            `instruction_id`, `module_id`, then a column per key found, in alphabetical order: Boolean, Int64, Float64 or String
-            where all values are of that type (integers among floats count as floats, and the strings ``"inf"``, ``"-inf"`` and
+            `instruction_id`, `module_id`, then a column per key found, in alphabetical order: Boolean, Int64, Float64
+            or String
+            where all values are of that type (integers among floats count as floats, and the strings ``"inf"``,
+            ``"-inf"`` and
             ``"nan"`` where other values are numbers), JSON text otherwise; null where a key is absent.
         """
         from arrowir import attributes
@@ -208,7 +211,7 @@ class IR:
         if wanted.dtype == bool:
             wanted = np.flatnonzero(wanted)
         wanted = wanted.astype(np.int64).reshape(-1)
-        if len(wanted) and not (0 <= wanted.min() and wanted.max() < len(self)):
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise IndexError(f"module ids go from 0 to {len(self) - 1}, got {wanted.tolist()[:10]}")
         return edit.select_modules(self, wanted)
 

@@ -3,7 +3,8 @@
 A layout is a JSON list of strings. The first character of each says where the value is, the rest is the key:
 
 ``c`` in a column or in child rows;  ``n`` an explicit null;  ``r`` as JSON text in the row's `extra`;
-``p`` child rows, written as a list of pairs (argument maps);  ``a`` child rows, written as a bare list (`nki_functions`).
+``p`` child rows, written as a list of pairs (argument maps);  ``a`` child rows, written as a bare list
+(`nki_functions`).
 
 Layouts are interned, so what a pass does to them is done once for each distinct one (`Pool.map`).
 """

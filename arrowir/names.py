@@ -95,6 +95,19 @@ def fresh_names(taken: Strings, taken_scope: Array, wanted: Strings, scope: Arra
     return numbered(wanted, np.arange(len(wanted)), np.where(number > 0, number, -1), ".")
 
 
+def suffixed(texts: Strings, suffix: str) -> Strings:
+    """Return texts with the same text behind each.
+
+    Examples
+    --------
+    >>> suffixed(Strings.of(["a", "bc"]), "_x").tolist()
+    ['a_x', 'bc_x']
+    """
+    more = np.frombuffer(suffix.encode(), np.uint8)
+    data = np.insert(texts.data, np.repeat(texts.offsets[1:], len(more)), np.tile(more, len(texts)))
+    return Strings(texts.offsets + np.arange(len(texts) + 1) * len(more), data)
+
+
 def put(texts: Strings, rows: Array, new: Strings) -> Strings:
     """Return texts in which some rows, in rising order, hold new ones."""
     begin, end = np.append(0, rows + 1), np.append(rows, len(texts))

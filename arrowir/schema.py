@@ -6,14 +6,16 @@ A table is a list of columns. A column has one of these kinds:
 kind       in memory                       absent                                 in frames
 =========  ==============================  =====================================  ==================================
 ``id``     int32, a row number             -1                                     Int32, null where absent
-``code``   int16, index in a vocabulary    -1                                     Enum over the registry and what was seen
+``code``   int16, index in a vocabulary    -1                                     Enum over the registry and what was
+seen
 ``int``    int64                           the smallest int64 (``NULL_INT``)      Int64
 ``flag``   int8, 0 or 1                    -1                                     Boolean
 ``text``   UTF-8 bytes behind offsets      empty (`original_name`: null)          String
 ``pooled`` int32, index in a pool          -1                                     String, or a list for shapes
 =========  ==============================  =====================================  ==================================
 
-Stored columns are in the tables of an :class:`arrowir.IR`; derived ones are computed from them when they are first asked for.
+Stored columns are in the tables of an :class:`arrowir.IR`; derived ones are computed from them when they are first
+asked for.
 """
 
 from dataclasses import dataclass, field
@@ -487,8 +489,19 @@ OWNED: dict[str, tuple[Table, ...]] = {
 }
 """For each table the tables whose rows it owns."""
 
-REFERRING: tuple[str, ...] = ("instructions", "operands", "locations", "registers", "sets", "blocks", "functions",
-                              "queues", "loops", "dependencies", "semaphores")  # fmt: skip
+REFERRING: tuple[str, ...] = (
+    "instructions",
+    "operands",
+    "locations",
+    "registers",
+    "sets",
+    "blocks",
+    "functions",
+    "queues",
+    "loops",
+    "dependencies",
+    "semaphores",
+)
 """Tables whose text may hold placeholders, in the order in which `references` is grouped."""
 
 STRUCTURAL: dict[str, tuple[str, ...]] = {

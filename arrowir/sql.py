@@ -1,15 +1,20 @@
 """SQL over a batch: DuckDB reads the tables where they are in memory."""
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from arrowir import arrow, schema
+from arrowir import arrow, extras, schema
+from arrowir.attributes import reference_names
 from arrowir.diagnostics import ArrowIRError
+from arrowir.store import Pool
 
 if TYPE_CHECKING:
     import polars as pl
+    from duckdb import DuckDBPyConnection
 
     from arrowir.ir import IR
 
@@ -25,8 +30,8 @@ _CATALOGUE = re.compile(r"\b(show|describe|information_schema|duckdb_\w+|pg_\w+)
 def query(ir: "IR", query: str) -> "pl.DataFrame":
     """Run a DuckDB query over the tables of a batch.
 
-    Each call has a database of its own, in which the tables are read-only views, so calls may run side by side in
-    threads. A query may read files (``from 'profile.parquet'``), but no Python variables.
+    The tables are read-only views that belong to the call: calls may run side by side in threads, and nothing is left
+    of one for the next. A query may read files (``from 'profile.parquet'``), but no Python variables.
 
     Parameters
     ----------
@@ -39,7 +44,8 @@ def query(ir: "IR", query: str) -> "pl.DataFrame":
     Returns
     -------
     polars.DataFrame
-        The answer of the last statement. Sums of integers are Int64.
+        The answer of the last statement. Sums of integers are Int64. Columns of one name, as a join gives them, have
+        ``_1``, ``_2``, ... appended from the second on.
 
     Raises
     ------
@@ -49,28 +55,46 @@ def query(ir: "IR", query: str) -> "pl.DataFrame":
     Examples
     --------
     >>> from arrowir import build
-    >>> main = build.module().function()
+    >>> module = build.module()
+    >>> main = module.function()
     >>> tile = main.sb("tile", [128, 4])
     >>> memset = main.add("Memset", [], [tile], mode="Const", constant=0)
-    >>> query(main.ir(), "select opcode, count(*) as n from instructions group by all").rows()
+    >>> query(module.ir(), "select opcode, count(*) as n from instructions group by all").rows()
     [('Memset', 1)]
     """
     try:
         import duckdb
     except ImportError:
         raise ArrowIRError('DuckDB is not installed; run `pip install "arrowir[sql]"`') from None
-    with duckdb.connect(":memory:", config={"python_enable_replacements": False}) as connection:
-        try:
+    try:
+        statements = [statement.type for statement in _database().extract_statements(query)]
+        alone = statements != [duckdb.StatementType.SELECT]
+        with _open() if alone else _database().cursor() as connection:
             connection.execute("set enable_progress_bar = false")
             for name in named_views(query):
                 connection.register(name, view(ir, name))
             answer: Any = connection.sql(query)  # None when there is no statement
             if answer is None:
                 raise ArrowIRError("the query holds no statement; write one, like `select * from instructions`")
-            types = [str(kind) for kind in answer.types]
-            return _frame(answer.to_arrow_table(), types)
-        except duckdb.Error as error:
-            raise ArrowIRError(f"the query was refused: {error}") from error
+            return _frame(answer.to_arrow_table(), [str(kind) for kind in answer.types])
+    except duckdb.Error as error:
+        raise ArrowIRError(f"the query was refused: {error}") from error
+
+
+def _open() -> "DuckDBPyConnection":
+    """Open a database of its own, for statements that may leave something behind."""
+    import duckdb
+
+    return duckdb.connect(":memory:", config={"python_enable_replacements": False})
+
+
+@cache
+def _database() -> "DuckDBPyConnection":
+    """Return the database that plain queries share: opening one takes forty times as long as a cursor.
+
+    Views belong to the cursor that registers them, and a `select` leaves nothing behind.
+    """
+    return _open()
 
 
 def named_views(query: str) -> list[str]:
@@ -82,21 +106,40 @@ def named_views(query: str) -> list[str]:
 
 
 def view(ir: "IR", name: str) -> pa.Table:
-    """Return the Arrow table behind a view: no slice, no copy; layouts, which only the writer needs, are left out."""
+    """Return the Arrow table behind a view: no slice, and no copy but for JSON text with references in it.
+
+    Layouts, which only the writer needs, are left out. In `extra` the names of references are filled in, so that it is
+    JSON for DuckDB.
+    """
     if name == DIAGNOSTICS:
         return ir.diagnostics.to_arrow()
     columns = [c for c in schema.BY_NAME[name].columns if c.of != "layouts"]
-    return pa.table([arrow.column(ir, name, c) for c in columns], [c.name for c in columns])
+    refers = name in schema.REFERRING
+    arrays = [_filled(ir, name) if refers and c.name == "extra" else arrow.column(ir, name, c) for c in columns]
+    return pa.table(arrays, [c.name for c in columns])
+
+
+def _filled(ir: "IR", table: str) -> pa.Array:
+    """Return the `extra` column of a table with names in place of the placeholders."""
+    texts, ids = ir.pools.extras.texts, ir.tables[table]["extra"]
+    refers = np.zeros(len(texts) + 1, bool)  # the last one is for absent text, -1
+    distinct = np.unique(ids).tolist()
+    refers[[i for i in distinct if i >= 0 and extras.PLACEHOLDER in texts[i]]] = True
+    rows = np.flatnonzero(refers[ids])
+    if not len(rows):
+        return arrow.column(ir, table, schema.BY_NAME[table].column("extra"))
+    names = reference_names(ir, table, rows)
+    new = Pool(texts)
+    ids = ids.copy()
+    ids[rows] = [new.intern(extras.fill(texts[ids[row]], names[row])) for row in rows.tolist()]
+    return pa.DictionaryArray.from_arrays(arrow.array(ids, "pooled"), arrow.texts(new.texts))
 
 
 def _frame(answer: pa.Table, types: list[str]) -> "pl.DataFrame":
     import polars as pl
 
-    names = answer.column_names
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ArrowIRError(f"the answer has several columns named `{twice}`; rename them with `as`")
-    frame = pl.from_arrow(answer)
+    names = _unique(answer.column_names)
+    frame = pl.from_arrow(answer.rename_columns(names))
     assert isinstance(frame, pl.DataFrame)
     sums = [name for name, kind in zip(names, types, strict=True) if kind == "HUGEINT"]
     try:
@@ -104,3 +147,15 @@ def _frame(answer: pa.Table, types: list[str]) -> "pl.DataFrame":
     except pl.exceptions.InvalidOperationError:
         listed = ", ".join(f"`{name}`" for name in sums)
         raise ArrowIRError(f"an integer in {listed} is beyond 64 bits; cast it to varchar or double") from None
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Append a number to names that stand for several columns, as DuckDB does for data frames."""
+    made: list[str] = []
+    for name in names:
+        number, free = 0, name
+        while free in made or (number and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        made.append(free)
+    return made

@@ -6,6 +6,7 @@ array once it stands in a table; a pass makes new arrays and shares the columns 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -54,11 +55,11 @@ class Strings:
     def tolist(self) -> list[str]:
         """Decode to Python strings."""
         data, ends = self.data.tobytes(), self.offsets.tolist()
-        return [data[a:b].decode() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [data[a:b].decode() for a, b in pairwise(ends)]
 
 
 class Pool:
-    """Interned text: each distinct text once, known by its place. It only grows, so ids stay good for all who share it."""
+    """Interned text: each distinct text once, known by its place. It only grows, so ids stay good."""
 
     __slots__ = ("_index", "_lock", "_mapped", "parsed", "texts")
 
@@ -112,14 +113,16 @@ class Pool:
         """Replace ids by what `change` makes of each distinct one; -1 stays."""
         if not len(ids):
             return ids
-        distinct, places = np.unique(ids, return_inverse=True)
+        present = np.zeros(int(ids.max()) + 2, bool)
+        present[ids] = True  # -1 marks the last
+        distinct = np.flatnonzero(present[:-1])
         known = {} if known is None else known
-        values: list[int] = []
         for i in distinct.tolist():
-            if i >= 0 and i not in known:
+            if i not in known:
                 known[i] = change(i)
-            values.append(known[i] if i >= 0 else -1)
-        return np.array(values, ids.dtype)[places]
+        table = np.full(len(present), -1, ids.dtype)
+        table[distinct] = [known[i] for i in distinct.tolist()]
+        return table[ids]
 
 
 class Pools:
@@ -166,13 +169,16 @@ class Table:
         return cls(name, {c.name: no_rows(c) if c.kind == "text" else None for c in schema.BY_NAME[name].stored}, 0)
 
     @classmethod
-    def of(cls, name: str, length: int, /, **columns: Array | Strings | None) -> "Table":
-        """Make a table of some rows from the columns given; the others are absent."""
-        dtypes = {c.name: schema.DTYPES.get(c.kind) for c in schema.BY_NAME[name].stored}
-        made: dict[str, Array | Strings | None] = dict.fromkeys(dtypes)
-        for key, values in columns.items():
-            plain = values is None or isinstance(values, Strings)
-            made[key] = values if plain else np.ascontiguousarray(np.broadcast_to(values, length), dtypes[key])
+    def of(cls, name: str, length: int, /, **columns: Array | Strings | int | None) -> "Table":
+        """Make a table of some rows from the columns given, a number for all rows alike; the others are absent."""
+        made: dict[str, Array | Strings | None] = {c.name: None for c in schema.BY_NAME[name].stored}
+        for column in schema.BY_NAME[name].stored:
+            values = columns.get(column.name)
+            if values is None or isinstance(values, Strings):
+                made[column.name] = values
+            else:
+                spread = np.broadcast_to(np.asarray(values), length)
+                made[column.name] = np.ascontiguousarray(spread, schema.DTYPES[column.kind])
         return cls(name, made, length)
 
     def __len__(self) -> int:

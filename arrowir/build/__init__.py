@@ -143,8 +143,9 @@ def module(arch: str | None = "gen3", **members: Any) -> ModuleBuilder:
 
     Examples
     --------
-    >>> ir = module().ir()  # doctest: +SKIP
     >>> module(arch="trn2").json()
     {'arch': 'trn2', 'attributes': {}, 'functions': [], 'nki_functions': {'functions': []}, 'version': 2}
+    >>> module(arch="trn2").ir("empty")
+    <arrowir.IR: 1 modules, 0 functions, 0 instructions, 0 operands, 0 locations>
     """
     return ModuleBuilder(arch, members)

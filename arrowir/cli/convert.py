@@ -3,7 +3,6 @@
 import argparse
 
 from arrowir.cli import console, inputs, outputs
-from arrowir.cli.console import UsageError
 from arrowir.cli.outputs import Output
 
 
@@ -11,8 +10,6 @@ def convert(arguments: argparse.Namespace) -> int:
     """Read modules and write them as JSON or as a data set."""
     sources = inputs.find(arguments.inputs)
     output = Output.for_convert(arguments.output, sources, arguments.format)
-    if output.parquet is not None and outputs.is_file_name(output.parquet):
-        raise UsageError(f"OUT `{arguments.output}` names a JSON file, and `--format parquet` writes a folder")
     with console.Progress(quiet=arguments.quiet) as progress:
         given = inputs.load(sources, progress, strict=arguments.strict)
         output.check_place()

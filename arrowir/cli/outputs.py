@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
-from arrowir.diagnostics import FormatError
+from arrowir.diagnostics import ArrowIRError
+from arrowir.formats import targets
 from arrowir.formats.reading import SUFFIXES, Source
 from arrowir.ir import IR
 
@@ -26,11 +27,8 @@ class Output:
     """Folder of the JSON files, or the one file."""
     parquet: Path | None
     """Folder of the data set."""
-
-    @property
-    def tables(self) -> Path:
-        """Folder of the tables about a run."""
-        return self.root
+    single: bool = False
+    """The JSON place may be a file."""
 
     @classmethod
     def for_run(cls, out: str, sources: Sequence[Source], formats: tuple[str, ...] | None) -> "Output":
@@ -49,8 +47,10 @@ class Output:
         named = out.endswith(SUFFIXES)
         if chosen is None:
             chosen = "json" if named or all(source.kind == "parquet" for source in sources) else "parquet"
+        elif chosen == "parquet" and named:
+            raise UsageError(f"OUT `{out}` names a JSON file, and `--format parquet` writes a folder")
         root = Path(out)
-        return cls(root, root, None) if chosen == "json" else cls(root, None, root)
+        return cls(root, root, None, single=True) if chosen == "json" else cls(root, None, root)
 
     def check_place(self) -> None:
         """Refuse an OUT that cannot be written to, before any work is done.
@@ -61,7 +61,7 @@ class Output:
             If OUT is in the way or cannot be made.
         """
         for folder in {self.root, self.json or self.root, self.parquet or self.root}:
-            if folder.exists() and not folder.is_dir() and not (folder == self.json and is_file_name(folder)):
+            if folder.exists() and not folder.is_dir() and not (self.single and targets.is_file_name(folder)):
                 raise UsageError(f"cannot write to `{folder}`: it is a file, and a folder is needed there")
             place = folder
             while not place.exists() and place != place.parent:
@@ -94,33 +94,31 @@ class Output:
 
     def json_paths(self, ir: IR) -> list[Path]:
         """Return the JSON file of each module."""
-        from arrowir.formats import bir_json
-
         assert self.json is not None
-        if is_file_name(self.json) and len(ir) == 1 and not self.json.is_dir():
+        if self.is_file(ir):
             return [self.json]
-        return [self.json / name for name in bir_json.file_names(ir)]
+        modules = ir.tables["modules"]
+        sources = [ir.pools.names[i] if i >= 0 else None for i in modules["source"].tolist()]
+        return [self.json / f"{stem}.json" for stem in targets.stems(modules.text().tolist(), sources)]
 
-    def write(self, ir: IR) -> None:
-        """Write the modules."""
-        if not len(ir):
-            return
-        if self.json is not None:
+    def is_file(self, ir: IR) -> bool:
+        """Tell whether the JSON place is the file of the one module."""
+        return self.single and self.json is not None and len(ir) == 1 and targets.is_file_name(self.json)
+
+    def write(self, ir: IR, **about: "pl.DataFrame") -> None:
+        """Write the modules, and tables about a run beside them."""
+        from arrowir.formats.parquet import write_frame, write_parquet
+
+        if self.json is not None and len(ir):
+            if not self.is_file(ir):  # a folder, whatever its name looks like
+                self.json.mkdir(parents=True, exist_ok=True)
             ir.write_json(self.json)
-        if self.parquet is not None:
-            ir.write_parquet(self.parquet)
-
-    def write_tables(self, *, diagnostics: "pl.DataFrame", steps: "pl.DataFrame") -> None:
-        """Write the tables about a run beside the modules."""
-        from arrowir.formats.parquet import write_frame
-
-        write_frame(diagnostics, self.tables / "diagnostics.parquet")
-        write_frame(steps, self.tables / "steps.parquet")
-
-
-def is_file_name(path: Path) -> bool:
-    """Tell whether a name is that of a BIR file."""
-    return path.name.endswith(SUFFIXES)
+        within = self.parquet == self.root and len(ir) > 0
+        if self.parquet is not None and len(ir):
+            write_parquet(ir, self.parquet, **(about if within else {}))
+        if not within:
+            for name, frame in about.items():
+                write_frame(frame, self.root / f"{name}.parquet")
 
 
 @contextmanager
@@ -132,5 +130,5 @@ def writing(out: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         where = f" (`{error.filename}`)" if error.filename else ""
         raise UsageError(f"cannot write to `{out}`: {reason[:1].lower()}{reason[1:]}{where}") from error
-    except FormatError as error:
+    except ArrowIRError as error:
         raise UsageError(f"cannot write to `{out}`: {error}") from error

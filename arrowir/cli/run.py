@@ -36,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         diagnostics, rows = table(messages), result.steps
         progress.at("writing", 0, 1)
         with outputs.writing(arguments.output):
-            output.write(result.ir)
-            output.write_tables(diagnostics=diagnostics, steps=rows)
+            output.write(result.ir, diagnostics=diagnostics, steps=rows)
     modules = inputs.interleaved(given, summary(given, result))
     if arguments.json:
         console.answer(
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif not arguments.quiet:
         show(modules)
-    console.report(messages, quiet=arguments.quiet, details=str(output.tables / "diagnostics.parquet"))
+    console.report(messages, quiet=arguments.quiet, details=str(output.root / "diagnostics.parquet"))
     failed = any(m.severity == "error" for m in messages) or any(m["status"] == "failed" for m in modules)
     return 1 if failed or given.failures else 0
 

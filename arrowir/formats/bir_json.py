@@ -12,9 +12,10 @@ from pathlib import Path
 
 from arrowir import diagnostics
 from arrowir.diagnostics import Diagnostic, FormatError
-from arrowir.formats import assemble, content, json_text
+from arrowir.formats import assemble, content, json_text, targets
 from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.findings import About, report, report_duplicates, report_values
+from arrowir.formats.json_writer import JsonWriter
 from arrowir.formats.members import Wrong
 from arrowir.ir import IR
 from arrowir.store import Pools
@@ -23,7 +24,7 @@ Source = str | os.PathLike[str] | bytes
 
 _after = re.compile(r"(?:^|\.)after-([^.]+)").search
 _half_escape = re.compile(r"\\u[dD][89a-fA-F]").search
-_SUFFIXES = (".gz", ".zst", ".json", ".bir")
+_suffix = re.compile(r"((\.bir)?\.json)?(\.gz|\.zst)?\Z").sub
 
 
 def read_json(source: Source, *, name: str | None = None, strict: bool = False) -> IR:
@@ -117,15 +118,16 @@ def _read(
     pools: Pools, source: Source, path: str | None, module: str, module_id: int, begins: dict[str, int]
 ) -> tuple[assemble.Part, list[Diagnostic]]:
     """Read one document."""
-    text = content.decode(content.read_bytes(source, path), path)
+    label = path or module
+    text = content.decode(content.read_bytes(source, label), label)
     with _no_collector():
-        document = json_text.parse(text, path)
+        document = json_text.parse(text, label)
         reader = BirReader(pools, surrogates=_half_escape(text) is not None)
         del text
         try:
-            reader.read(document.value, name=module, source=path, stage=_stage(path or module))
+            reader.read(document.value, name=module, source=path, stage=_stage(label))
         except Wrong as error:
-            raise FormatError(error.message, path=path or module, json_path=error.path or "$") from None
+            raise FormatError(error.message, path=label, json_path=error.path or "$") from None
         about = About(module, module_id, dict(begins), reader.texts)
         unknown = {name: codes.unknown for name, codes in reader.members.codes.items()}
         value = document.value
@@ -158,11 +160,101 @@ def stem(path: str) -> str:
     ('bir', 'chain4')
     """
     name = Path(path).name
-    for suffix in _SUFFIXES:
-        name = name.removesuffix(suffix) or name
-    return name
+    return _suffix("", name) or name
 
 
 def _stage(path: str) -> str | None:
     found = _after(Path(path).name)
     return found[1].removesuffix(".json") if found else None
+
+
+
+
+def to_json(ir: IR, module_id: int = 0, indent: int | None = None) -> bytes:
+    """Return one module as a BIR JSON document.
+
+    Parameters
+    ----------
+    ir : IR
+        The batch.
+    module_id : int
+        The module.
+    indent : int, optional
+        Spaces per level; by default the document is compact.
+
+    Returns
+    -------
+    bytes
+        UTF-8 text, equal as a document to what was read where nothing was changed.
+
+    Raises
+    ------
+    IndexError
+        If there is no such module.
+
+    Notes
+    -----
+    Implements rules F1 and R1: a name is that of the row which the reference points at.
+
+    Examples
+    --------
+    >>> to_json(read_json(b'{"version": 2, "functions": [], "more": 1.50}'))
+    b'{"version":2,"functions":[],"more":1.50}'
+    """
+    if not 0 <= module_id < len(ir):
+        raise IndexError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")
+    return _encoded(JsonWriter(ir), module_id, indent)
+
+
+def _encoded(writer: JsonWriter, module_id: int, indent: int | None) -> bytes:
+    with _no_collector():
+        text = writer.text(module_id)
+    return (text if indent is None else json_text.indented(text, indent)).encode()
+
+
+def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) -> list[str]:
+    """Write each module of a batch as a BIR JSON file.
+
+    Parameters
+    ----------
+    ir : IR
+        The batch.
+    path : path
+        A name that ends in ``.json``, ``.json.gz`` or ``.json.zst`` is the file of the one module; anything else is a folder,
+        in which each module becomes ``<name>.json``. Modules of one name have folders of their sources in front.
+    indent : int, optional
+        Spaces per level; by default documents are compact.
+
+    Returns
+    -------
+    list of str
+        The files, one per module, in order.
+
+    Raises
+    ------
+    ArrowIRError
+        If a file cannot be written.
+
+    Notes
+    -----
+    Implements rules F1 and F5: each file is written to a temporary name and renamed.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     files = write_json(read_json(b'{"version": 2, "functions": []}', name="empty"), folder)
+    >>> [Path(file).name for file in files]
+    ['empty.json']
+    """
+    if len(ir) == 1 and targets.is_file_name(path):
+        files = [Path(path)]
+    else:
+        modules = ir.tables["modules"]
+        names = ir.pools.names.texts
+        sources = [names[i] if i >= 0 else None for i in modules["source"].tolist()]
+        files = [Path(path) / f"{stem}.json" for stem in targets.stems(modules.text().tolist(), sources)]
+    writer = JsonWriter(ir)
+    for module_id, file in enumerate(files):
+        targets.write_whole(file, content.pack(_encoded(writer, module_id, indent), file.name))
+    return [str(file) for file in files]

@@ -1,8 +1,9 @@
 """The folder of a Parquet data set: its manifest, the digests of its files, and how it replaces an older one at once.
 
-A data set is a folder with one sub-folder a table, part files in them, and a manifest that lists every file with its size and
-digest. Whoever reads takes the files from the manifest, so a file that was edited, swapped, cut short or lost is noticed before
-anything in it is believed. The folder is filled under another name and takes its place in one step (rule F5).
+A data set is a folder with one sub-folder a table, part files in them, and a manifest that lists every file with its
+size and digest. Whoever reads takes the files from the manifest, so a file that was edited, swapped, cut short or lost
+is noticed before anything in it is believed. The folder is filled under another name and takes its place in one step
+(rule F5).
 """
 
 import ctypes
@@ -13,8 +14,9 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ RUN_FILES = ("diagnostics.parquet", "steps.parquet")
 _FORMAT = "arrowir data set"
 _PART = re.compile(r"part-\d{5,}\.parquet")
 _INCOMING = ".incoming"
+_STALE_SECONDS = 60
 _AT_CWD = -100
 _EXCHANGE = 2
 
@@ -127,9 +130,8 @@ def load(folder: Path) -> Manifest:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        raise FormatError(
-            f"no data set: `{MANIFEST}` is missing, which a write puts there last; write the data set again", path=str(folder)
-        ) from None
+        what = f"no data set: `{MANIFEST}` is missing, which a write puts there last; write the data set again"
+        raise FormatError(what, path=str(folder)) from None
     except OSError as error:
         raise FormatError(f"cannot be read: {reason(error)}", path=str(path)) from None
     try:
@@ -139,7 +141,8 @@ def load(folder: Path) -> Manifest:
         check_version(str(content["schema_version"]), path)
         digest = content.pop("sha256")
         if digest != _digest(content):
-            raise FormatError("the manifest is not as it was written: its digest differs; write the data set again", path=str(path))
+            what = "the manifest is not as it was written: its digest differs; write the data set again"
+            raise FormatError(what, path=str(path))
         return _manifest(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FormatError("the manifest is damaged; write the data set again", path=str(path)) from None
@@ -212,7 +215,7 @@ def is_dataset(path: Path) -> bool:
     return (folder / MANIFEST).is_file() or next((folder / "modules").glob("part-*.parquet"), None) is not None
 
 
-# -- replacing a folder at once -----------------------------------------------------------------------------------------
+# -- replacing a folder at once ------------------------------------------------------------------------------
 
 
 def publish(directory: Path, fill: Callable[[Path], None]) -> None:
@@ -256,7 +259,7 @@ def locate(directory: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Generator[None]:
     """Turn what the operating system refuses into an error that names the path."""
     try:
         yield
@@ -266,7 +269,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def reason(error: OSError) -> str:
     """Return why the operating system refused, in a few words."""
-    text = error.strerror or str(error)
+    text = os.strerror(error.errno) if error.errno else str(error)
     return text[:1].lower() + text[1:]
 
 
@@ -286,8 +289,8 @@ def _inspect(target: Path, shown: str) -> bool:
         listed = ", ".join(f"`{n}`" for n in strange[:5])
         more = f" and {len(strange) - 5} more" if len(strange) > 5 else ""
         raise FormatError(
-            f"holds what is no data set of this library: {listed}{more}; nothing was written; choose another folder, or "
-            "empty this one",
+            f"holds what is no data set of this library: {listed}{more}; nothing was written; "
+            "choose another folder, or empty this one",
             path=shown,
         )
     return complete
@@ -347,7 +350,7 @@ def _publish_beside(target: Path, fill: Callable[[Path], None]) -> None:
 
 
 @contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
+def _scratch(target: Path) -> Generator[Path]:
     """Make a locked folder beside the target, and remove whatever has its name in the end."""
     token = secrets.token_hex(4)
     new = target.parent / f".{target.name}.{token}.new"
@@ -366,9 +369,15 @@ def _scratch(target: Path) -> Iterator[Path]:
 
 def _clear_leftovers(target: Path) -> None:
     """Remove what killed writers of the same target left beside it; a live writer holds a lock on its folder."""
-    pattern = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.tmp")
+    pattern = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.(tmp|new)")
     for entry in sorted(target.parent.iterdir()):
-        if pattern.fullmatch(entry.name) and entry.is_dir():
+        if not pattern.fullmatch(entry.name) or not entry.is_dir():
+            continue
+        if entry.suffix == ".new":
+            with suppress(OSError):
+                if time.time() - entry.stat().st_mtime > _STALE_SECONDS:
+                    entry.rmdir()
+        else:
             lock = _lock(entry)
             if lock is not None:
                 shutil.rmtree(entry, ignore_errors=True)

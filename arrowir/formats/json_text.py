@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from json.encoder import encode_basestring
 from typing import Any
 
 from arrowir.diagnostics import FormatError
@@ -21,7 +22,7 @@ _surrogate = re.compile("[\ud800-\udfff]")
 _name = re.compile(r"[A-Za-z_][A-Za-z_0-9]*").fullmatch
 # An integer -0 counts in a float's place. Text before it may be part of a string: then care is merely wasted.
 _negative_zero = re.compile(r"-0[ \t\n\r,\]}]").search
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder().encode
 
 
 class Number:
@@ -203,7 +204,7 @@ def _excerpt(text: str) -> str:
 
 def quote(text: str) -> str:
     """Return a JSON string: characters as they are, lone surrogates (which UTF-8 has not) escaped."""
-    quoted = _encode(text)
+    quoted = encode_basestring(text)
     if quoted.isascii():
         return quoted
     return _surrogate.sub(_escaped, quoted)
@@ -296,6 +297,30 @@ def paths_of(value: Any, wanted: set[int]) -> dict[int, str]:
             found[id(value)] = path
         items = list(value.items() if isinstance(value, dict) else enumerate(value))
         stack.extend((item, member_path(path, key)) for key, item in reversed(items) if isinstance(item, dict | list))
+    return found
+
+
+_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).raw_decode
+
+
+def members_of(text: str) -> dict[str, str]:
+    """Cut the compact text of an object into its members, the texts of their values as they are.
+
+    The character U+0001 may stand for values.
+
+    Examples
+    --------
+    >>> members_of('{"a":[1,2.50],"b":{"c":null}}')
+    {'a': '[1,2.50]', 'b': '{"c":null}'}
+    """
+    legal = text.replace("\x01", "0")
+    found: dict[str, str] = {}
+    place = 1
+    while legal[place] != "}":
+        key, place = _scan(legal, place)
+        _, end = _scan(legal, place + 1)
+        found[key] = text[place + 1 : end]
+        place = end + (legal[end] == ",")
     return found
 
 

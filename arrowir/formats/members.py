@@ -76,6 +76,7 @@ class Plan:
 
     keys: tuple[str, ...]
     codes: tuple[tuple[str, int, "Codes"], ...]
+    integers: tuple[tuple[str, int], ...]
     cells: tuple[tuple[str, int, Callable[[Any, str], int]], ...]
     missing: tuple[str, ...]
     children: frozenset[str]
@@ -283,11 +284,17 @@ class Members:
                         raise Wrong(key, "expected a value, found null")
                     marks[key] = layouts.NULL
         for key, slot, codes in plan.codes:
+            try:
+                row[slot] = codes[obj[key]]
+            except (KeyError, TypeError):
+                if obj[key] is not None:
+                    row[slot] = codes.of(obj[key], key)
+        for key, slot in plan.integers:
             value = obj[key]
-            if value is not None:
-                row[slot] = codes.get(value, -1) if value.__class__ is str else -1
-                if row[slot] < 0:
-                    row[slot] = codes.of(value, key)
+            if value.__class__ is int and -MAX_INT <= value <= MAX_INT:
+                row[slot] = value
+            elif value is not None:
+                row[slot] = self.read_int(value, key)
         for key, slot, convert in plan.cells:
             value = obj[key]
             if value is not None:
@@ -311,6 +318,7 @@ class Members:
         for key in keys:
             check_name(key)
         codes: list[tuple[str, int, Codes]] = []
+        integers: list[tuple[str, int]] = []
         cells: list[tuple[str, int, Callable[[Any, str], int]]] = []
         for key in keys:
             if key in shape.columns:
@@ -318,11 +326,14 @@ class Members:
                 slot = shape.slots.index(column)
                 if how in self.codes:
                     codes.append((key, slot, self.codes[how]))
+                elif how == "int":
+                    integers.append((key, slot))
                 else:
                     cells.append((key, slot, getattr(self, f"read_{how}")))
         plan = Plan(
             keys=keys,
             codes=tuple(codes),
+            integers=tuple(integers),
             cells=tuple(cells),
             missing=tuple(key for key in shape.required if key not in obj),
             children=shape.children.intersection(keys),

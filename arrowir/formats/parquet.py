@@ -1,14 +1,16 @@
 """Parquet data sets: a batch as a folder of files that any tool reads, and back (rules F1, F5, O5).
 
-A data set has one folder a table and in it one file a part. A part is a run of modules, together a few million instructions::
+A data set has one folder a table and in it one file a part. A part is a run of modules, together a few million
+instructions::
 
     out/_manifest.json
     out/instructions/part-00000.parquet, part-00001.parquet, ...
     out/operands/part-00000.parquet, ...
 
-Every file has the full schema of its table, so a glob like ``out/instructions/*.parquet`` is one table. The key of a row is
-(`module_id`, `id`): ids and foreign keys count within the module, `module_id` counts the modules of the data set. Columns that
-are derived from others are written for those who look at the files, and left out when they are read back.
+Every file has the full schema of its table, so a glob like ``out/instructions/*.parquet`` is one table. The key of a
+row is (`module_id`, `id`): ids and foreign keys count within the module, `module_id` counts the modules of the data
+set. Columns that are derived from others are written for those who look at the files, and left out when they are read
+back.
 """
 
 import base64
@@ -51,7 +53,7 @@ THREADS = 2
 
 _LONG_TEXT = ("layouts", "extras")
 
-# -- out ----------------------------------------------------------------------------------------------------------------
+# -- out -----------------------------------------------------------------------------------------------------
 
 
 def write_parquet(
@@ -63,8 +65,8 @@ def write_parquet(
 ) -> None:
     """Write a batch as a Parquet data set.
 
-    The folder is filled beside its place and takes it in one step: whenever the process is killed, there is the old data set
-    or the new one. Equal batches give equal bytes, whatever they went through before.
+    The folder is filled beside its place and takes it in one step: whenever the process is killed, there is the old
+    data set or the new one. Equal batches give equal bytes, whatever they went through before.
 
     Parameters
     ----------
@@ -73,8 +75,8 @@ def write_parquet(
     directory
         The data set's folder. A data set that stands there is replaced.
     diagnostics, steps
-        Tables of a run, written beside the tables of the batch as `diagnostics.parquet` and `steps.parquet`. Where they are not
-        given, such files of the old data set stay.
+        Tables of a run, written beside the tables of the batch as `diagnostics.parquet` and `steps.parquet`. Where they
+        are not given, such files of the old data set stay.
 
     Raises
     ------
@@ -177,9 +179,11 @@ def _groups(
     source: columns.Source, table: str, modules: tuple[int, int], patterns: columns.Patterns
 ) -> Iterator[pa.Table]:
     """Yield the row groups of a file."""
-    if table == "patterns" or table == DIAGNOSTICS:
-        whole = patterns.table() if table == "patterns" else columns.messages(
-            source, source.ir.messages, modules, rest=modules[0] == 0)
+    if table in ("patterns", DIAGNOSTICS):
+        if table == "patterns":
+            whole = patterns.table()
+        else:
+            whole = columns.messages(source, source.ir.messages, modules, rest=modules[0] == 0)
         for low in range(0, max(len(whole), 1), GROUP_ROWS):
             yield whole.slice(low, GROUP_ROWS)
         return
@@ -226,7 +230,10 @@ def _options(table: str) -> dict[str, Any]:
 
 
 def _metadata(table: str, history: Sequence[str]) -> dict[str, str]:
-    """Return the metadata of a file. The Arrow schema says that interned text is plain text: dictionaries stay Parquet's matter."""
+    """Return the metadata of a file.
+
+    Its Arrow schema says that interned text is text, since dictionaries are Parquet's matter there.
+    """
     shown = columns.file_schema(table, written=False).serialize().to_pybytes()
     return {
         columns.VERSION_KEY: schema.SCHEMA_VERSION,
@@ -266,7 +273,8 @@ def write_frame(frame: "pl.DataFrame", path: str | os.PathLike[str]) -> None:
     import polars as pl
 
     target = Path(path)
-    plain = frame.with_columns(pl.col(n).cast(pl.String) for n, t in frame.schema.items() if t in (pl.Enum, pl.Categorical))
+    categories = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Enum | pl.Categorical)]
+    plain = frame.with_columns(pl.col(categories).cast(pl.String))
     scratch = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     with dataset.writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +286,7 @@ def write_frame(frame: "pl.DataFrame", path: str | os.PathLike[str]) -> None:
             scratch.unlink(missing_ok=True)
 
 
-# -- in -----------------------------------------------------------------------------------------------------------------
+# -- in ------------------------------------------------------------------------------------------------------
 
 
 def is_dataset(path: str | os.PathLike[str]) -> bool:
@@ -315,7 +323,8 @@ def read_parquet(directory: str | os.PathLike[str]) -> IR:
     Raises
     ------
     FormatError
-        If a file is missing, was edited, swapped, cut short or damaged, or a newer version wrote it; the message names the file.
+        If a file is missing, was edited, swapped, cut short or damaged, or a newer version wrote it; the message names
+        the file.
     SchemaError
         If the tables do not fit the schema; the message names table and column.
 

@@ -1,10 +1,12 @@
 """Columns of a batch as columns of Parquet files, and back.
 
-In a file, ids are row numbers within their module, so the rows of a module are the same whatever batch it is written with. Codes
-are dictionaries of strings, interned text is plain strings (with Parquet's own dictionaries underneath), shapes and patterns are
-lists. Dictionaries hold what a row group uses, in order of first use: nothing of a pool's history shows.
+In a file, ids are row numbers within their module, so the rows of a module are the same whatever batch it is written
+with. Codes are dictionaries of strings, interned text is plain strings (with Parquet's own dictionaries underneath),
+shapes and patterns are lists. Dictionaries hold what a row group uses, in order of first use: nothing of a pool's
+history shows.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -28,7 +30,7 @@ INDEX = pa.int32()
 VERSION_KEY, TABLE_KEY = "arrowir.schema_version", "arrowir.table"
 """Keys in the metadata of each file."""
 
-PATTERN = pa.large_list(pa.struct([pa.field("step", pa.int64(), nullable=False), pa.field("num", pa.int64(), nullable=False)]))
+PATTERN = pa.large_list(pa.struct([pa.field(name, pa.int64(), nullable=False) for name in ("step", "num")]))
 SHAPE = pa.large_list(pa.int64())
 
 ABOUT = {f"{what}_id": f"{what}s" for what in ("function", "block", "instruction", "set", "location")}
@@ -96,7 +98,7 @@ def file_schema(table: str, *, written: bool) -> pa.Schema:
     return pa.schema([pa.field(f.name, f.written if written else f.shown, f.nullable) for f in fields(table)])
 
 
-# -- out ----------------------------------------------------------------------------------------------------------------
+# -- out -----------------------------------------------------------------------------------------------------
 
 
 class Source:
@@ -113,7 +115,7 @@ class Source:
         for table in schema.STORED:
             module = self._module(table)
             if len(module) and (module.min() < 0 or (module[1:] < module[:-1]).any()):
-                raise SchemaError(f"table `{table}`: rows are not grouped by module; put batches together with `concat`")
+                raise SchemaError(f"table `{table}`: rows are not grouped by module, in order; `concat` does that")
             self.first[table] = first_rows(module, len(ir))
 
     def _module(self, table: str) -> Array:
@@ -198,9 +200,9 @@ def first_rows(module: Array, count: int) -> Array:
 
 
 def window(first: Array, module: Array) -> "tuple[Array | int, Array | int]":
-    """Return for rows, given the module of each, where the rows of that module begin in another table, and how many there are.
+    """Return where the modules of some rows begin in another table, and how many rows they have there.
 
-    For one large module, the usual case of many rows, it is one number for all of them.
+    For one large module, the usual case of many rows, these are one number for all of them.
     """
     if module[0] == module[-1]:
         begin, end = first[module[0] : module[0] + 2].tolist()
@@ -208,9 +210,7 @@ def window(first: Array, module: Array) -> "tuple[Array | int, Array | int]":
     return first[module], np.diff(first)[module]
 
 
-def moved(
-    values: Array, by: "Array | int", low: "Array | int", high: "Array | int", where: str, target: str
-) -> Array:
+def moved(values: Array, by: "Array | int", low: "Array | int", high: "Array | int", where: str, target: str) -> Array:
     """Add a number to keys, absent ones left absent, when all are at least `low` and below `high`.
 
     Raises
@@ -239,8 +239,6 @@ def interned(values: Array, kind: schema.Kind, pool: Pool) -> pa.DictionaryArray
 
 def shapes(values: Array, pool: Pool) -> pa.Array:
     """Return interned shapes as lists of integers."""
-    import json
-
     encoded = arrow.array(values, "pooled").dictionary_encode()
     parsed = [json.loads(pool.texts[i]) for i in encoded.dictionary.to_pylist()]
     return pa.array(parsed, SHAPE).take(encoded.indices)
@@ -263,7 +261,7 @@ class Patterns:
         begins = starts(np.bincount(self.module - first, minlength=last - first))
         self.id = (np.arange(len(distinct)) - begins[self.module - first]).astype(np.int32)
         numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        self.local = np.where(numbers < 0, np.int32(-1), self.id[numbers]) if len(distinct) else numbers.astype(np.int32)
+        self.local = np.append(self.id, np.int32(-1))[numbers]
         self._source = source
 
     def table(self) -> pa.Table:
@@ -282,7 +280,7 @@ class Patterns:
 
 
 def messages(source: Source, rows: Sequence[Diagnostic], modules: tuple[int, int], *, rest: bool) -> pa.Table:
-    """Return the diagnostics of a run of modules as rows, and with `rest` those that are about no module of the batch."""
+    """Return the diagnostics of a run of modules as rows; with `rest` also those about no module of the batch."""
     first, last = modules
     total = len(source.ir)
     picked: list[Diagnostic] = []
@@ -305,7 +303,7 @@ def _within(source: Source, row: Diagnostic, key: str, module: int) -> int | Non
     return None if number is None or not first[module] <= number < first[module + 1] else int(number - first[module])
 
 
-# -- in -----------------------------------------------------------------------------------------------------------------
+# -- in ------------------------------------------------------------------------------------------------------
 
 
 def numbers(column: pa.ChunkedArray, kind: schema.Kind) -> Array:
@@ -337,15 +335,17 @@ def _strings(chunk: pa.Array) -> Strings:
     return Strings(places - places[0], content[places[0] : places[-1]])
 
 
-def ids(column: pa.ChunkedArray, pool: Pool, dtype: type[np.generic]) -> Array:
+def ids(column: pa.ChunkedArray, pool: Pool, kind: schema.Kind = "pooled") -> Array:
     """Return a dictionary column as ids of a pool; -1 where absent."""
+    dtype = schema.DTYPES[kind]
+    largest = 2 ** (8 * np.dtype(dtype).itemsize - 1) - 1
     parts = [np.empty(0, dtype)]
     for chunk in column.chunks:
         numbered = [pool.intern(word) for word in chunk.dictionary.to_pylist()]
         # The last item answers -1, an absent cell.
         lookup = np.array([*numbered, -1], np.int64)
-        if lookup.max() > np.iinfo(dtype).max:
-            raise SchemaError(f"more than {np.iinfo(dtype).max:,} distinct values of one vocabulary")
+        if lookup.max() > largest:
+            raise SchemaError(f"more than {largest:,} distinct values of one vocabulary")
         parts.append(lookup[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)].astype(dtype))
     return np.concatenate(parts)
 
@@ -367,16 +367,18 @@ def pattern_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _as_json(lists: pa.Array, items: pa.Array) -> pa.Array:
     """Write each list as JSON, given the texts of the items of all lists in a row."""
-    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = pc.call_function("list_value_length", [lists]).fill_null(0).to_numpy(zero_copy_only=False)
     grouped = pa.LargeListArray.from_arrays(arrow.array(starts(lengths), "int"), items)
-    joined = _glue("[", pc.binary_join(grouped, _text_scalar(",")), "]")
-    return pc.if_else(lists.is_valid(), joined, _text_scalar(None)) if lists.null_count else joined
+    joined = _glue("[", pc.call_function("binary_join", [grouped, _text_scalar(",")]), "]")
+    if not lists.null_count:
+        return joined
+    return pc.call_function("if_else", [lists.is_valid(), joined, _text_scalar(None)])
 
 
 def _glue(*parts: "pa.Array | str") -> pa.Array:
     """Put texts behind each other, row by row."""
     texts = [_text_scalar(part) if isinstance(part, str) else part for part in parts]
-    return pc.binary_join_element_wise(*texts, _text_scalar(""))
+    return pc.call_function("binary_join_element_wise", [*texts, _text_scalar("")])
 
 
 def _text_scalar(text: str | None) -> pa.Scalar:

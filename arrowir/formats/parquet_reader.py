@@ -104,16 +104,23 @@ def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
     data = dataset.content_of(folder, file)
     wanted = [f for f in columns.fields(table) if f.is_read]
     try:
-        interned = [f.name for f in wanted if f.is_text]
-        opened = pq.ParquetFile(pa.BufferReader(data), read_dictionary=interned, page_checksum_verification=True)
-        metadata = opened.metadata.metadata or {}
-        names = opened.schema_arrow.names
-        if metadata.get(columns.TABLE_KEY.encode()) != table.encode() or opened.metadata.num_rows != file.rows:
-            raise FormatError(f"does not hold the {file.rows:,} rows of table `{table}`; write the data set again", path=str(path))
+        footer = pq.read_metadata(pa.BufferReader(data))
+        metadata = footer.metadata or {}
+        if metadata.get(columns.TABLE_KEY.encode()) != table.encode() or footer.num_rows != file.rows:
+            raise FormatError(
+                f"does not hold the {file.rows:,} rows of table `{table}`; write the data set again", path=str(path)
+            )
         dataset.check_version(metadata[columns.VERSION_KEY.encode()].decode(), path)
+        names = footer.schema.to_arrow_schema().names
         for field in wanted:
             if field.name not in names:
                 raise SchemaError(f"{path}: table `{table}` has no column `{field.name}`; write the data set again")
+        opened = pq.ParquetFile(
+            pa.BufferReader(data),
+            metadata=footer,
+            read_dictionary=[f.name for f in wanted if f.is_text],
+            page_checksum_verification=True,
+        )
         read = opened.read(columns=[f.name for f in wanted])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         text = str(error).partition("\n")[0]
@@ -133,9 +140,9 @@ def _fitting(column: pa.ChunkedArray, field: columns.Field, table: str, path: Pa
             return column.dictionary_encode()
     elif there == field.shown:
         return column
-    elif pa.types.is_large_string(field.shown) and pa.types.is_string(there):
-        return column.cast(field.shown)
-    elif field.shown in (columns.SHAPE, columns.PATTERN) and (pa.types.is_list(there) or pa.types.is_large_list(there)):
+    is_list = pa.types.is_list(there) or pa.types.is_large_list(there)
+    listed = is_list and field.shown in (columns.SHAPE, columns.PATTERN)
+    if listed or (pa.types.is_string(there) and pa.types.is_large_string(field.shown)):
         return column.cast(field.shown)
     raise SchemaError(f"{path}: table `{table}`, column `{field.name}` is `{there}`, and must be `{field.shown}`")
 
@@ -156,7 +163,7 @@ class _PartRows:
         if (np.diff(self.first["modules"]) != 1).any():
             raise self._wrong("modules", "module_id", "there is not one row a module")
         texts = columns.pattern_texts(tables["patterns"]["pattern"])
-        self.patterns = columns.ids(texts, self.pools.patterns, np.int32)
+        self.patterns = columns.ids(texts, self.pools.patterns)
 
     def _wrong(self, table: str, column: str, what: str) -> SchemaError:
         return SchemaError(f"{self.part.files[table].path}: table `{table}`, column `{column}`: {what}")
@@ -166,7 +173,8 @@ class _PartRows:
         module = columns.numbers(self.tables[table]["module_id"], "id") - np.int32(self.first_module)
         if len(module) and (module[0] < 0 or module[-1] >= count or (module[1:] < module[:-1]).any()):
             last = self.first_module + count - 1
-            raise self._wrong(table, "module_id", f"rows must be in the order of their modules, {self.first_module} to {last}")
+            modules = f"{self.first_module} to {last}"
+            raise self._wrong(table, "module_id", f"rows must be in the order of their modules, {modules}")
         first = columns.first_rows(module, count)
         shift = first[:1] if count == 1 else first[module]
         own = columns.numbers(self.tables[table]["id"], "id") if "id" in self.tables[table].column_names else None
@@ -193,9 +201,9 @@ class _PartRows:
         if column.kind == "text":
             return columns.text(there)
         if column.of == "shapes":
-            return columns.ids(columns.shape_texts(there), self.pools.shapes, np.int32)
+            return columns.ids(columns.shape_texts(there), self.pools.shapes)
         if column.kind in ("code", "pooled"):
-            return columns.ids(there, self.pools.of(column), schema.DTYPES[column.kind])
+            return columns.ids(there, self.pools.of(column), column.kind)
         values = columns.numbers(there, column.kind)
         if column.name == "module_id" or column.kind != "id" or table == "references":
             return values
@@ -243,7 +251,8 @@ class _PartRows:
             assert not isinstance(function, Strings)
             assert not isinstance(queue, Strings)
             # Queues come after the functions of their module.
-            keys = np.where(function < 0, queue.astype(np.int64) + 2**31, function) + self.module[table] * np.int64(2**33)
+            scope = np.where(function < 0, queue.astype(np.int64) + 2**31, function)
+            keys = scope + self.module[table] * np.int64(2**33)
         if parent is not None and keys is not None and not isinstance(keys, Strings) and (keys[1:] < keys[:-1]).any():
             raise self._wrong(table, parent, "rows must be grouped by it, in order")
 

@@ -53,7 +53,7 @@ def text(ir: "IR", module_id: int | None = None, *, provenance: bool = False) ->
     function sg0000
       tile@SB<0,64>(128x16)#Internal  float32[128,4]  allocated
       block Block1
-        0 I-1 Memset Pool  -> tile[[4,128],[1,4]]+0:float32  mode=Const constant=0
+        0 I-1 Memset Pool  -> tile[[4,128],[1,4]]+0:float32  constant=0 mode=Const
     """
     if module_id is not None and not 0 <= module_id < len(ir):
         raise IndexError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")

@@ -1,9 +1,11 @@
 """What the parameters of a kernel are bound to at each call-site (rules N4 to N7).
 
 Every step is made for all call-sites at once. A parameter is a set of the callee; what is bound to it is a *storage*: a
-location, written as its id, or a set that has not exactly one location, written as `-2 - id`. `NOTHING` is a name that did not resolve.
+location, written as its id, or a set that has not exactly one location, written as `-2 - id`. `NOTHING` is a name
+that did not resolve.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +21,17 @@ from arrowir.store import Array, starts
 NOTHING = -1
 _UNBOUND = np.iinfo(np.int64).min
 
-PARAMETER_KINDS = np.array(sorted(vocabulary.INPUT_KINDS | vocabulary.OUTPUT_KINDS))
+
+def of_kind(kind: Array, codes: Iterable[int]) -> Array:
+    """Tell which sets are of some kinds."""
+    table = np.zeros(len(vocabulary.TENSOR_KINDS) + 1, bool)
+    table[list(codes)] = True
+    return table[np.clip(kind, -1, len(vocabulary.TENSOR_KINDS))]
+
+
+def is_parameter(kind: Array) -> Array:
+    """Tell which sets are parameters: of an input or output kind (rule N4)."""
+    return of_kind(kind, vocabulary.INPUT_KINDS | vocabulary.OUTPUT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -64,13 +76,23 @@ def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
     """
     storages = Storages(ir)
     fail = _Fail(ir, sites, errors)
-    fail.where(0, np.flatnonzero(sites.source < 0), "unknown_kernel_source",
-               lambda s: "Unrecognized kernel source encountered.")  # fmt: skip
-    synced = np.isin(sites.row, ir.tables["semaphores"]["instruction_id"]) | _has_sync(ir, sites)
+    fail.where(
+        0,
+        np.flatnonzero(sites.source < 0),
+        "unknown_kernel_source",
+        lambda s: "Unrecognized kernel source encountered.",
+    )
+    synced = _has_sync(ir, sites)
     not_plain = np.flatnonzero(synced | (sites.predicated == 1))
-    fail.where(1, not_plain, "call_site_not_plain",
-               lambda s: f"the call-site has `{'sync_info' if synced[s] else 'predicates'}`, which its body cannot take over; "
-               "inline before instructions are synchronised")  # fmt: skip
+    fail.where(
+        1,
+        not_plain,
+        "call_site_not_plain",
+        lambda s: (
+            f"the call-site has `{'sync_info' if synced[s] else 'predicates'}`, which its body cannot take over; "
+            "inline before instructions are synchronised"
+        ),
+    )
 
     site, formal, begin, formals = _parameters(ir, sites)
     bound = np.full(len(site), _UNBOUND, np.int64)
@@ -80,9 +102,15 @@ def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
     operands = _operands(ir, sites, storages)
     pads = sites.sb_pads + sites.psum_pads
     outputs = np.bincount(operands.site[operands.role == vocabulary.ROLE_OUT], minlength=len(sites))
-    fail.where(3, np.flatnonzero(outputs < pads), "scratchpad_count",
-               lambda s: f"Insufficient number of outputs param, expect {sites.sb_pads[s]} SB buffers and "
-               f"{sites.psum_pads[s]} PSUM buffers, but only got {outputs[s]} outputs")  # fmt: skip
+    fail.where(
+        3,
+        np.flatnonzero(outputs < pads),
+        "scratchpad_count",
+        lambda s: (
+            f"Insufficient number of outputs param, expect {sites.sb_pads[s]} SB buffers and "
+            f"{sites.psum_pads[s]} PSUM buffers, but only got {outputs[s]} outputs"
+        ),
+    )
     place = operands.place
     kind = ir.tables["sets"]["kind"][formal]
     for rank, role, kinds, direction in (
@@ -94,7 +122,7 @@ def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
             own &= place < (outputs - pads)[operands.site]
         taken = (entries.direction == direction) & (entries.storage != NOTHING)
         own &= ~_pairs_in(operands.site, operands.storage, entries.site[taken], entries.storage[taken])
-        waiting = np.flatnonzero((bound == _UNBOUND) & np.isin(kind, sorted(kinds)))
+        waiting = np.flatnonzero((bound == _UNBOUND) & of_kind(kind, kinds))
         _bind_by_position(ir, sites, bound, site, formal, waiting, operands, np.flatnonzero(own), rank, fail)
 
     _check_counts(ir, sites, storages, site, formal, bound, fail)
@@ -111,21 +139,19 @@ class _Fail:
     def __init__(self, ir: IR, sites: Sites, errors: FirstErrors) -> None:
         self.ir, self.sites, self.errors = ir, sites, errors
 
-    def where(self, rank: int, items: Array, code: str, text: "object", stage: int = ARGUMENTS) -> None:
+    def where(self, rank: int, items: Array, code: str, text: Callable[[int], str], stage: int = ARGUMENTS) -> None:
         """Fail call-sites; `text` makes the message of one."""
-        assert callable(text)
         items = np.unique(items)
-        message = lambda s: about(self.ir, self.sites, s, code, str(text(s)))  # noqa: E731
+        message = lambda s: about(self.ir, self.sites, s, code, text(s))  # noqa: E731
         self.errors.add(stage, rank, items, self.sites.module[items], message)
 
-    def first(self, rank: int, site: Array, code: "object", text: "object", stage: int = ARGUMENTS) -> None:
-        """Fail call-sites by failing items of theirs: the first item of each counts. `site` is -1 for items that do not fail."""
-        assert callable(code) and callable(text)
+    def first(self, rank: int, site: Array, code: Callable[[int], str], text: Callable[[int], str]) -> None:
+        """Fail call-sites by failing items: the first of each counts. `site` is -1 for items that do not fail."""
         bad = np.flatnonzero(site >= 0)
         items, place = np.unique(site[bad], return_index=True)
         item = dict(zip(items.tolist(), bad[place].tolist(), strict=True))
-        message = lambda s: about(self.ir, self.sites, s, str(code(item[s])), str(text(item[s])))  # noqa: E731
-        self.errors.add(stage, rank, items, self.sites.module[items], message)
+        message = lambda s: about(self.ir, self.sites, s, code(item[s]), text(item[s]))  # noqa: E731
+        self.errors.add(ARGUMENTS, rank, items, self.sites.module[items], message)
 
 
 def _has_sync(ir: IR, sites: Sites) -> Array:
@@ -138,7 +164,7 @@ def _has_sync(ir: IR, sites: Sites) -> Array:
 def _parameters(ir: IR, sites: Sites) -> tuple[Array, Array, Array, Array]:
     """Return call-site and set of each parameter, where each call-site's begin, and all parameter sets."""
     kind, function = ir.tables["sets"]["kind"], ir.tables["sets"]["function_id"]
-    formals = np.flatnonzero(np.isin(kind, PARAMETER_KINDS))
+    formals = np.flatnonzero(is_parameter(kind))
     first = np.searchsorted(function[formals], sites.callee)
     count = np.searchsorted(function[formals], sites.callee + 1) - first
     return np.repeat(np.arange(len(sites)), count), formals[expand(first, count)], starts(count), formals
@@ -170,7 +196,7 @@ def _bind_entries(
     formal, register = table["formal_set_id"][entries.row], table["formal_register_id"][entries.row]
     actual_register = table["actual_register_id"][entries.row]
     is_set = formal >= 0
-    is_set[is_set] = np.isin(ir.tables["sets"]["kind"][formal[is_set]], PARAMETER_KINDS)
+    is_set[is_set] = is_parameter(ir.tables["sets"]["kind"][formal[is_set]])
     unknown = ~is_set & (register < 0)
     missing = np.where(is_set, entries.storage == NOTHING, actual_register < 0) & ~unknown
     names = ir.pools.names
@@ -180,14 +206,18 @@ def _bind_entries(
         side = "func_args" if entries.direction[k] == vocabulary.DIRECTION_IN else "func_outs"
         formal_name = names[table["formal"][row]]
         functions = ir.tables["functions"].text()
-        callee, caller = functions[sites.callee[entries.site[k]]], functions[sites.function[entries.site[k]]]
+        callee, caller = functions[int(sites.callee[entries.site[k]])], functions[int(sites.function[entries.site[k]])]
         if unknown[k]:
             return f"`{side}` names `{formal_name}`, which is no parameter of `{callee}`"
         written = names[ir.array("call_arguments", "actual")[row]]
         return f"`{side}` binds `{formal_name}` to `{written}`, which is not in `{caller}`"
 
-    fail.first(2, np.where(unknown | missing, entries.site, -1),
-               lambda k: "unknown_parameter" if unknown[k] else "unresolved_name", text)  # fmt: skip
+    fail.first(
+        2,
+        np.where(unknown | missing, entries.site, -1),
+        lambda k: "unknown_parameter" if unknown[k] else "unresolved_name",
+        text,
+    )
     good = is_set & ~missing
     number = np.searchsorted(formals, formal[good])
     own = np.searchsorted(ir.tables["sets"]["function_id"][formals], sites.callee[entries.site[good]])
@@ -243,9 +273,17 @@ def _pairs_in(site: Array, storage: Array, other_site: Array, other_storage: Arr
 
 
 def _bind_by_position(
-    ir: IR, sites: Sites, bound: Array, site: Array, formal: Array, waiting: Array, operands: _Operands, own: Array,
-    rank: int, fail: _Fail,
-) -> None:  # fmt: skip
+    ir: IR,
+    sites: Sites,
+    bound: Array,
+    site: Array,
+    formal: Array,
+    waiting: Array,
+    operands: _Operands,
+    own: Array,
+    rank: int,
+    fail: _Fail,
+) -> None:
     """Bind the i-th waiting parameter to the i-th operand left."""
     number = np.arange(len(waiting)) - first_of(site[waiting])
     begin = np.searchsorted(operands.site[own], site[waiting])
@@ -257,15 +295,19 @@ def _bind_by_position(
     sets, names = ir.tables["sets"].text(), ir.pools.names
 
     def text(k: int) -> str:
-        name, callee = sets[formal[waiting[k]]], ir.tables["functions"].text()[sites.callee[site[waiting[k]]]]
+        item = waiting[k]
+        name, callee = sets[int(formal[item])], ir.tables["functions"].text()[int(sites.callee[site[item]])]
         if not has[k]:
-            return f"parameter `{name}` of `{callee}` is bound to nothing: name it in the argument map or add an operand"
+            return (
+                f"parameter `{name}` of `{callee}` is bound to nothing: name it in the argument map or add an operand"
+            )
         row = operands.row[taken[k]]
         written = max(ir.tables["operands"]["name"][row], ir.tables["operands"]["set_name"][row])
-        return f"parameter `{name}` of `{callee}` would be bound to `{names[written]}`, which is not there"
+        return f"parameter `{name}` of `{callee}` would be bound to `{names[int(written)]}`, which is not there"
 
-    fail.first(rank, np.where(missing, site[waiting], -1),
-               lambda k: "unresolved_name" if has[k] else "unbound_parameter", text)  # fmt: skip
+    fail.first(
+        rank, np.where(missing, site[waiting], -1), lambda k: "unresolved_name" if has[k] else "unbound_parameter", text
+    )
     bound[waiting[~missing]] = storage[~missing]
 
 
@@ -320,8 +362,13 @@ def _sb_base(
         & (operands.place == (outputs - pads)[operands.site])
     )
     lost = at[operands.named[at] & (operands.storage[at] == NOTHING)]
-    fail.where(0, operands.site[lost], "unresolved_name", lambda s: "the SB scratchpad names a location that is not there",
-               stage=MEMORY)  # fmt: skip
+    fail.where(
+        0,
+        operands.site[lost],
+        "unresolved_name",
+        lambda s: "the SB scratchpad names a location that is not there",
+        stage=MEMORY,
+    )
     is_sb = operands.storage >= 0
     is_sb[is_sb] = locations["type"][operands.storage[is_sb]] == vocabulary.MEM_SB
     at = at[is_sb[at]]
@@ -329,17 +376,30 @@ def _sb_base(
     base_partition = np.where(pad >= 0, locations["base"][np.maximum(pad, 0)] if len(locations) else 0, 0)
     moved = np.flatnonzero((base_partition != 0) & (base_partition != NULL_INT))
     names = locations.text()
-    fail.where(1, moved, "scratchpad_base", lambda s: f"scratchpad `{names[pad[s]]}` begins at partition "
-               f"{base_partition[s]}, not 0", stage=MEMORY)  # fmt: skip
-    unallocated = np.flatnonzero((pad >= 0) & (locations["allocated"][np.maximum(pad, 0)] != 1)) if len(locations) else pad[:0]
+    fail.where(
+        1,
+        moved,
+        "scratchpad_base",
+        lambda s: f"scratchpad `{names[pad[s]]}` begins at partition {base_partition[s]}, not 0",
+        stage=MEMORY,
+    )
+    unallocated = (
+        np.flatnonzero((pad >= 0) & (locations["allocated"][np.maximum(pad, 0)] != 1)) if len(locations) else pad[:0]
+    )
     uses_sb = np.zeros(ir.count("functions"), bool)
     uses_sb[ir.array("locations", "function_id")[locations["type"] == vocabulary.MEM_SB]] = True
     needs = (status == 1) & uses_sb[sites.callee]
-    fail.where(2, unallocated[needs[unallocated]], "scratchpad_unallocated", lambda s: f"scratchpad `{names[pad[s]]}` has no "
-               "address yet, but the kernel's memory has; allocate the caller first", stage=MEMORY)  # fmt: skip
+    fail.where(
+        2,
+        unallocated[needs[unallocated]],
+        "scratchpad_unallocated",
+        lambda s: (
+            f"scratchpad `{names[pad[s]]}` has no address yet, but the kernel's memory has; allocate the caller first"
+        ),
+        stage=MEMORY,
+    )
     first = np.flatnonzero(is_sb & (operands.role == vocabulary.ROLE_OUT))[::-1]
     chosen = np.full(len(sites), NOTHING, np.int64)
     chosen[operands.site[first]] = operands.storage[first]
     chosen = np.where(pad >= 0, pad, chosen)
     return np.where(chosen >= 0, addr[np.maximum(chosen, 0)] if len(addr) else 0, 0)
-

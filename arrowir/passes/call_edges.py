@@ -1,7 +1,9 @@
 """Dependencies across an inlined call-site (rule N14).
 
-Inside a body edges are cloned with it. Around it, an edge of the call-site becomes an edge of every *root* (a clone without an edge inside
-the body), and an edge on it becomes edges on every *sink* (a clone that no other depends on). The rows concerned get new lists of
+Inside a body edges are cloned with it. Around it, an edge of the call-site becomes an edge of every *root* (a clone
+without an edge inside
+the body), and an edge on it becomes edges on every *sink* (a clone that no other depends on). The rows concerned get
+new lists of
 edges, computed here for all call-sites at once; all other edges are copied in runs.
 """
 
@@ -20,7 +22,7 @@ MANY = 8
 
 
 LAST = np.iinfo(np.int32).max
-"""Stands for the instruction of added edges, which is settled when rows have their places; behind all others, to keep the order."""
+"""Stands for the instruction of added edges, which is settled later; larger than all others, to keep the order."""
 
 
 class Dependencies:
@@ -104,7 +106,10 @@ def survey(ir: IR, row: Array, body: Array, bodies: Bodies) -> CallEdges:
     edges = ir.tables["dependencies"]
     first = np.searchsorted(edges["instruction_id"], row)
     count = np.searchsorted(edges["instruction_id"], row + 1) - first
-    waited = np.isin(row, edges["on_instruction_id"])
+    on = edges["on_instruction_id"]
+    depended = np.zeros(ir.count("instructions"), bool)
+    depended[on[on >= 0]] = True
+    waited = depended[row]
     roots, sinks = np.diff(bodies.root_begin)[body], np.diff(bodies.sink_begin)[body]
     return CallEdges(count, waited, (roots > MANY) & (count > 1), (sinks > MANY) & waited)
 
@@ -125,7 +130,9 @@ class Lists:
     @classmethod
     def join(cls, parts: "list[Lists]") -> "Lists":
         """Put lists behind each other."""
-        return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("owner", "order", "source", "copy", "on")))
+        return cls(
+            *(np.concatenate([getattr(p, n) for p in parts]) for n in ("owner", "order", "source", "copy", "on"))
+        )
 
 
 @dataclass
@@ -164,12 +171,14 @@ def rewrite(
     rows
         Instruction of each call-site.
     ordered
-        Added rows of the dependency table with the plain `Ordered` edge, one per call-site: the edges of and on helpers are copies of it.
+        Added rows of the dependency table with the plain `Ordered` edge, one per call-site: the edges of and on
+        helpers are copies of it.
 
     Returns
     -------
     owners, had, has
-        New rows of the instructions whose lists were replaced, and as bit masks over relations whether lists were there before and are now.
+        New rows of the instructions whose lists were replaced, and as bit masks over relations whether lists were
+        there before and are now.
     """
     sites = np.arange(len(rows))
     body, count = places.body, bodies.count[places.body]
@@ -215,7 +224,11 @@ def _of_callers(edges: Dependencies, rows: Array, places: Places) -> tuple[Lists
     first, number = edges.of(owner)
     row = expand(first, number)
     lists = Lists(
-        places.own[edges.instruction_id[row]].astype(np.int64), row, row, np.zeros(len(row), np.int64), on[row].astype(np.int64)
+        places.own[edges.instruction_id[row]].astype(np.int64),
+        row,
+        row,
+        np.zeros(len(row), np.int64),
+        on[row].astype(np.int64),
     )
     return lists, places.own[owner].astype(np.int64)
 
@@ -228,9 +241,11 @@ def _inherited(
     roots = np.where(calls.start[sites], 1, np.diff(bodies.root_begin)[places.body[sites]])
     heir_site = np.repeat(sites, roots)
     number = np.arange(len(heir_site)) - np.repeat(starts(roots)[:-1], roots)
-    root = bodies.roots[np.minimum(bodies.root_begin[places.body[heir_site]] + number, max(len(bodies.roots) - 1, 0))] if len(
-        bodies.roots
-    ) else number
+    root = (
+        bodies.roots[np.minimum(bodies.root_begin[places.body[heir_site]] + number, max(len(bodies.roots) - 1, 0))]
+        if len(bodies.roots)
+        else number
+    )
     heir = np.where(calls.start[heir_site], places.start[heir_site], places.clone(heir_site, root, count[heir_site]))
     first, n = edges.of(rows[heir_site])
     row = expand(first, n)
@@ -240,13 +255,22 @@ def _inherited(
 
 
 def _reach(
-    lists: Lists, bodies: Bodies, edges: Dependencies, rows: Array, calls: CallEdges, places: Places, count: Array, edit: Edit
+    lists: Lists,
+    bodies: Bodies,
+    edges: Dependencies,
+    rows: Array,
+    calls: CallEdges,
+    places: Places,
+    count: Array,
+    edit: Edit,
 ) -> Lists:
     """Replace edges on call-sites by edges on their exits; `on` becomes new rows."""
     on_site = np.where(lists.on >= 0, places.site[np.maximum(lists.on, 0)] if len(places.site) else -1, -1)
     if (count[on_site[on_site >= 0]] == 0).any():
         gaps = np.where(count == 0, rows, -1)
-        lists = Lists(*empty_bodies.join(edit, edges, set(gaps[gaps >= 0].tolist()), lists.owner, lists.source, lists.on))
+        lists = Lists(
+            *empty_bodies.join(edit, edges, set(gaps[gaps >= 0].tolist()), lists.owner, lists.source, lists.on)
+        )
         on_site = np.where(lists.on >= 0, places.site[np.maximum(lists.on, 0)], -1)
     begin, ends = bodies.sink_begin, bodies.sinks
     to_site = on_site >= 0
@@ -255,7 +279,9 @@ def _reach(
     item = np.repeat(np.arange(len(exits)), exits)
     number = np.arange(len(item)) - np.repeat(starts(exits)[:-1], exits)
     site = on_site[item]
-    on = np.where(lists.on[item] >= 0, places.own[np.maximum(lists.on[item], 0)] if len(places.own) else -1, -1).astype(np.int64)
+    on = np.where(lists.on[item] >= 0, places.own[np.maximum(lists.on[item], 0)] if len(places.own) else -1, -1).astype(
+        np.int64
+    )
     reached = np.flatnonzero(site >= 0)
     s = site[reached]
     by_done = calls.done[s]
@@ -284,7 +310,7 @@ def _thinned(bodies: Bodies, edges: Dependencies, places: Places, count: Array) 
 
 
 def _runs(instructions: Runs, edges: Dependencies, owners: Array, lists: Lists) -> tuple[Runs, Array]:
-    """Cut the instruction runs at the rows with new lists; return the edge runs and the new rows of the lists' edges."""
+    """Cut the instruction runs at rows with new lists; return the edge runs and the new rows of the lists' edges."""
     begins = instructions.begins
     breaks = np.flatnonzero(np.diff(owners) != 1)
     first = owners[np.concatenate(([0], breaks + 1))] if len(owners) else owners
@@ -327,5 +353,3 @@ def _had(instructions: Runs, edges: Dependencies, owners: Array) -> Array:
     mask = np.zeros(len(owners), np.int64)
     np.bitwise_or.at(mask, item, 1 << edges.relation[expand(first, n)].astype(np.int64))
     return mask
-
-

@@ -56,8 +56,8 @@ def join(
     concerned = np.isin(owner, owner[np.isin(on, list(gaps))])
     for number in np.unique(owner[concerned]).tolist():
         mine = np.flatnonzero(owner == number)
-        for edge in _joined([made.read(s, o) for s, o in zip(source[mine].tolist(), on[mine].tolist(), strict=True)], gaps, made):
-            out.append((number, made.row(edge), edge.on))
+        lists = [made.read(s, o) for s, o in zip(source[mine].tolist(), on[mine].tolist(), strict=True)]
+        out += [(number, made.row(edge), edge.on) for edge in _joined(lists, gaps, made)]
     made.finish()
     rest = ~concerned
     new = np.array(out, np.int64).reshape(-1, 3)
@@ -77,7 +77,14 @@ class _Made:
 
     def read(self, source: int, on: int) -> _Edge:
         c = self.edges.columns
-        return _Edge(int(c["relation"][source]), on, int(c["name"][source]), int(c["edge"][source]), int(c["extra"][source]), source)
+        return _Edge(
+            int(c["relation"][source]),
+            on,
+            int(c["name"][source]),
+            int(c["edge"][source]),
+            int(c["extra"][source]),
+            source,
+        )
 
     def of(self, instruction: int) -> list[_Edge]:
         """Return the edges of an instruction."""
@@ -103,9 +110,11 @@ class _Made:
             return
         first = len(self.edges)
         table = Table.of(
-            "dependencies", len(self.rows), instruction_id=LAST,
+            "dependencies",
+            len(self.rows),
+            instruction_id=LAST,
             **{n: np.array([getattr(e, n) for e in self.rows]) for n in ("relation", "edge", "name", "extra")},
-        )  # fmt: skip
+        )
         self.edges.extend(table)
         self.edit.added["dependencies"] = concat_tables([self.edit.added["dependencies"], table])
         known = self.edit.ir.tables["references"]

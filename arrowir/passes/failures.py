@@ -1,6 +1,7 @@
 """The first error of each module, found among many checks made at once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,8 @@ _STAGE = 1 << 48
 class FirstErrors:
     """Collects failing items of columnar checks and keeps the first of each module.
 
-    Rules fix an order of checks: by stage, then by item (a call-site, say) in program order, then by check. Each check is
+    Rules fix an order of checks: by stage, then by item (a call-site, say) in program order, then by check. Each
+    check is
     made for all items at once, so the order is restored here.
 
     Parameters
@@ -27,15 +29,14 @@ class FirstErrors:
         self.best = np.full(modules, np.iinfo(np.int64).max, np.int64)
         self._checks: list[tuple[Array, Array, Callable[[int], Diagnostic]]] = []
 
-    def add(
-        self, stage: int, rank: int, items: Array, module: Array, message: Callable[[int], Diagnostic]
-    ) -> None:
+    def add(self, stage: int, rank: int, items: Array, module: Array, message: Callable[[int], Diagnostic]) -> None:
         """Note the items that fail a check.
 
         Parameters
         ----------
         stage, rank
-            Place of the check: stages come one after the other over all items; within a stage each item is checked by rising rank.
+            Place of the check: stages come one after the other over all items; within a stage each item is checked by
+            rising rank.
         items
             The failing items, numbered in program order.
         module
@@ -59,5 +60,5 @@ class FirstErrors:
         found: dict[int, Diagnostic] = {}
         for keys, items, message in self._checks:
             for k in np.flatnonzero(np.isin(keys, list(wanted))).tolist():
-                found.setdefault(wanted[int(keys[k])], message(int(items[k])))
+                found.setdefault(wanted[int(keys[k])], replace(message(int(items[k])), severity="error"))
         return [found[m] for m in sorted(found)]

@@ -20,17 +20,19 @@ import polars as pl
 
 from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
+from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic
-from arrowir.edit import Edit, Runs, concat_tables, expand, join_text
+from arrowir.edit import Edit, Runs, blank, concat_tables, expand, join_text
 from arrowir.ir import IR
-from arrowir.names import fresh_names, picked, prefixed_scopes, put, repeated_scopes
-from arrowir.passes import call_edges, unroll
+from arrowir.names import fresh_names, picked, prefixed_scopes, put, repeated_scopes, suffixed
+from arrowir.passes import call_edges
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
-from arrowir.passes.binding import PARAMETER_KINDS, Binding, bind
+from arrowir.passes.binding import Binding, bind, is_parameter
 from arrowir.passes.call_edges import LAST, CallEdges, Dependencies, Places
 from arrowir.passes.failures import FirstErrors
 from arrowir.passes.kernel_bodies import Bodies, canonicalise, ends_in_return, outputs_not_written
 from arrowir.passes.kernel_calls import MEMORY, SIZE, Sites, about, choose, find_cycles, find_sites, removable
+from arrowir.passes.unroll import predicted_rows
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table, starts
 
@@ -63,8 +65,10 @@ class Inlining:
 class InlineNkiKernel(Pass):
     """Replace every `NKIKernel` call-site by the body of the kernel function that it names.
 
-    Memory of the kernel is made again in the caller with SB addresses rebased on the call-site's scratchpad, operands that name
-    parameters are pointed at the actuals, edges around the call-site are re-made, and functions that nothing calls any more are removed.
+    Memory of the kernel is made again in the caller with SB addresses rebased on the call-site's scratchpad, operands
+    that name
+    parameters are pointed at the actuals, edges around the call-site are re-made, and functions that nothing calls
+    any more are removed.
 
     Parameters
     ----------
@@ -129,20 +133,29 @@ class InlineNkiKernel(Pass):
         rows = np.bincount(function[function >= 0], minlength=ir.count("functions")).astype(np.float64)
         module = ir.tables["functions"]["module_id"]
         predicted = np.bincount(module, np.where(removed, 0, rows), minlength=len(ir))
-        body = unroll.predicted_rows(ir).astype(np.float64)
+        body = predicted_rows(ir).astype(np.float64)
         returns = ends_in_return(ir, sites.callee)
         predicted += np.bincount(sites.module, body[sites.callee] - returns - 1, minlength=len(ir))
         callees, first = np.unique(sites.callee, return_index=True)
         predicted += np.bincount(sites.module[first], body[callees], minlength=len(ir))
         large = np.flatnonzero(predicted[sites.module] > self.max_instructions)
-        errors.add(SIZE, 0, large, sites.module[large], lambda s: diag.make(
-            "too_many_instructions", f"the module would have {int(predicted[sites.module[s]]):,} instructions, more than the "
-            f"{self.max_instructions:,} allowed; raise `max_instructions`", module_id=int(sites.module[s])))  # fmt: skip
+        errors.add(
+            SIZE,
+            0,
+            large,
+            sites.module[large],
+            lambda s: diag.make(
+                "too_many_instructions",
+                f"the module would have {int(predicted[sites.module[s]]):,} instructions, more than the "
+                f"{self.max_instructions:,} allowed; raise `max_instructions`",
+                module_id=int(sites.module[s]),
+            ),
+        )
 
     def apply(self, ir: IR, plan: Plan) -> IR:
         """Make the new tables."""
         todo: Inlining = plan.edit
-        names = ir.tables["instructions"].text().take(todo.sites.row)
+        names = picked(ir.tables["instructions"].text(), todo.sites.row)
         if self.log.isEnabledFor(logging.INFO):
             for name in ir.tables["functions"].text().take(np.flatnonzero(todo.removed)):
                 self.log.info("dropping func %s", name)
@@ -158,7 +171,7 @@ class InlineNkiKernel(Pass):
         edit = Edit(ir, added, 1 + len(names))
         edit.mark(np.concatenate(([-1], ir.count("call_chains") + np.arange(len(names)))))
         for table, mark in MARKS.items():
-            edit.prefix(table, Strings.of(["", *(name + mark for name in names)]))
+            edit.prefix(table, join_text([blank(1), suffixed(names, mark)]))
         _look_into(edit, todo)
         places = _lay_out(edit, todo, calls)
         first_ordered = len(edges)
@@ -187,7 +200,10 @@ def _of_sites(binding: Binding, kept: Array) -> Binding:
     """Return the bindings of some call-sites, which are numbered anew."""
     number = np.cumsum(kept) - 1
     columns = {f.name: getattr(binding, f.name) for f in fields(binding)}
-    for group in (("site", "formal", "formal_location", "actual"), ("register_site", "register_formal", "register_actual")):
+    for group in (
+        ("site", "formal", "formal_location", "actual"),
+        ("register_site", "register_formal", "register_actual"),
+    ):
         mine = kept[columns[group[0]]]
         columns |= {name: columns[name][mine] for name in group}
         columns[group[0]] = number[columns[group[0]]]
@@ -198,14 +214,18 @@ def _of_sites(binding: Binding, kept: Array) -> Binding:
 def _own_sets(ir: IR, functions: Array) -> tuple[Array, Array, Array]:
     """Return (function number, first set, number of sets) of the runs of sets that are no parameters."""
     sets = ir.tables["sets"]
-    own = ~np.isin(sets["kind"], PARAMETER_KINDS)
+    own = ~is_parameter(sets["kind"])
     function = sets["function_id"]
     begins = own & ~(np.concatenate(([False], own[:-1] & (function[1:] == function[:-1])))) if len(own) else own
     first = np.flatnonzero(begins)
     place = np.searchsorted(functions, function[first])
     mine = place < len(functions)
     mine[mine] = functions[place[mine]] == function[first[mine]]
-    ends = np.flatnonzero(own & ~np.concatenate((own[1:] & (function[1:] == function[:-1]), [False]))) + 1 if len(own) else first
+    ends = (
+        np.flatnonzero(own & ~np.concatenate((own[1:] & (function[1:] == function[:-1]), [False]))) + 1
+        if len(own)
+        else first
+    )
     return place[mine], first[mine], (ends - first)[mine]
 
 
@@ -214,7 +234,7 @@ def _check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) -
     locations = ir.tables["locations"]
     callees, body = np.unique(sites.callee, return_inverse=True)
     owner = np.searchsorted(callees, ir.array("locations", "function_id"))
-    mine = (locations["type"] == vocabulary.MEM_SB) & ~np.isin(ir.tables["sets"]["kind"][locations["set_id"]], PARAMETER_KINDS)
+    mine = (locations["type"] == vocabulary.MEM_SB) & ~is_parameter(ir.tables["sets"]["kind"][locations["set_id"]])
     mine &= (owner < len(callees)) & np.isin(ir.array("locations", "function_id"), callees)
     row = np.flatnonzero(mine)
     ends = _zero(locations["addr"][row]) + _zero(locations["bytes"][row])
@@ -222,18 +242,36 @@ def _check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) -
     np.maximum.at(highest, owner[row], ends)
     archs = [vocabulary.arch(ir.pools.names[a]) if a >= 0 else None for a in ir.tables["modules"]["arch"].tolist()]
     capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)
-    over = np.flatnonzero((highest[body] >= 0) & (binding.base + highest[body] > capacity[sites.module])) if len(sites) else row[:0]
+    over = (
+        np.flatnonzero((highest[body] >= 0) & (binding.base + highest[body] > capacity[sites.module]))
+        if len(sites)
+        else row[:0]
+    )
 
     def message(s: int) -> Diagnostic:
         limit = capacity[sites.module[s]]
         if limit < 0:
-            return about(ir, sites, s, "unknown_arch", "the architecture is unknown or absent, so that the kernel's SB memory "
-                         "cannot be checked against its capacity")  # fmt: skip
+            return about(
+                ir,
+                sites,
+                s,
+                "unknown_arch",
+                "the architecture is unknown or absent, so that the kernel's SB memory "
+                "cannot be checked against its capacity",
+            )
         first = row[(owner[row] == body[s]) & (binding.base[s] + ends > limit)][0]
         addr, size = int(_zero(locations["addr"])[first]), int(_zero(locations["bytes"])[first])
         name = locations.text()[first]
-        return about(ir, sites, s, "sb_overflow", f"`{name}` would end at {binding.base[s]} + {addr} + {size} = "
-                     f"{binding.base[s] + addr + size}, above the {limit} bytes of a partition", location=name, location_id=int(first))  # fmt: skip
+        return about(
+            ir,
+            sites,
+            s,
+            "sb_overflow",
+            f"`{name}` would end at {binding.base[s]} + {addr} + {size} = "
+            f"{binding.base[s] + addr + size}, above the {limit} bytes of a partition",
+            location=name,
+            location_id=int(first),
+        )
 
     errors.add(MEMORY, 3, over, sites.module[over], message)
 
@@ -245,46 +283,56 @@ def _zero(values: Array) -> Array:
 # -- new rows ---------------------------------------------------------------------------------------------------------
 
 
-def _helpers(ir: IR, todo: Inlining, calls: CallEdges, names: list[str]) -> Table:
+def _helpers(ir: IR, todo: Inlining, calls: CallEdges, names: Strings) -> Table:
     """Make the `_start` and `_done` NoOps: first all starts, then all dones (rules N13, N14)."""
     start, done = np.flatnonzero(calls.start), np.flatnonzero(calls.done)
     site = np.concatenate((start, done))
-    texts = [names[s] + "_start" for s in start.tolist()] + [names[s] + "_done" for s in done.tolist()]
+    texts = [suffixed(picked(names, which), suffix) for which, suffix in ((start, "_start"), (done, "_done"))]
     instructions = ir.tables["instructions"]
     layout = layouts.of(["name", "opcode", "engine", "ins", "outs"])
     return Table.of(
-        "instructions", len(site),
+        "instructions",
+        len(site),
         block_id=instructions["block_id"][todo.sites.row[site]],
-        name=Strings.of(texts),
-        opcode=np.int16(vocabulary.OP_NOOP),
+        name=join_text(texts),
+        opcode=vocabulary.OP_NOOP,
         engine=instructions["engine"][todo.sites.row[site]],
-        layout=np.int32(ir.pools.layouts.intern(layout)),
-    )  # fmt: skip
+        layout=ir.pools.layouts.intern(layout),
+    )
 
 
 def _ordered_edges(ir: IR, count: int) -> Table:
     """Make one plain `Ordered` edge per call-site, which the edges of and on its helpers are copies of."""
     return Table.of(
-        "dependencies", count, instruction_id=np.int32(LAST), relation=np.int16(vocabulary.RELATION_PLAIN),
-        edge=np.int16(vocabulary.EDGE_ORDERED), extra=np.int32(ir.pools.extras.intern('["Ordered"]')),
-    )  # fmt: skip
+        "dependencies",
+        count,
+        instruction_id=LAST,
+        relation=vocabulary.RELATION_PLAIN,
+        edge=vocabulary.EDGE_ORDERED,
+        extra=ir.pools.extras.intern('["Ordered"]'),
+    )
 
 
-def _chains(ir: IR, todo: Inlining, names: list[str]) -> Table:
+def _chains(ir: IR, todo: Inlining, names: Strings) -> Table:
     """Make the call chain of each call-site (rule N16)."""
     functions = ir.tables["functions"].text()
     kernels = np.array([ir.pools.names.intern(functions[f]) for f in todo.bodies.callee.tolist()], np.int32)
     return Table.of(
-        "call_chains", len(names), module_id=todo.sites.module, name=Strings.of(names), kernel=kernels[todo.body],
-        kernel_source=todo.sites.source.astype(np.int16), depth=np.int64(1),
-    )  # fmt: skip
+        "call_chains",
+        len(names),
+        module_id=todo.sites.module,
+        name=names,
+        kernel=kernels[todo.body],
+        kernel_source=todo.sites.source.astype(np.int16),
+        depth=1,
+    )
 
 
-# -- where rows go and what keys become ---------------------------------------------------------------------------------
+# -- where rows go and what keys become --------------------------------------------------------------------------------
 
 
 def _look_into(edit: Edit, todo: Inlining) -> None:
-    """Say what clones refer to: bodies, and the storage of their callee, with parameters bound to actuals (rule N11)."""
+    """Say what clones refer to: bodies and their callee's storage, with parameters bound to actuals (rule N11)."""
     ir, sites, binding = edit.ir, todo.sites, todo.binding
     number = np.arange(1, len(sites) + 1)
     for table in ("sets", "locations", "registers"):
@@ -315,8 +363,12 @@ def _lay_out(edit: Edit, todo: Inlining, calls: CallEdges) -> Places:
     edit.keep("functions", _stretches(kept))
     function = ir.tables["blocks"]["function_id"]
     edit.keep("blocks", _stretches((function < 0) | kept[function]))
-    edit.keep("call_chains", Runs.inserting(
-        ir.count("call_chains"), np.searchsorted(ir.tables["call_chains"]["module_id"], sites.module + 1)))  # fmt: skip
+    edit.keep(
+        "call_chains",
+        Runs.inserting(
+            ir.count("call_chains"), np.searchsorted(ir.tables["call_chains"]["module_id"], sites.module + 1)
+        ),
+    )
 
     place, first, length = _own_sets(ir, bodies.callee)
     by_body = np.searchsorted(place, np.arange(len(bodies.callee) + 1))
@@ -327,7 +379,9 @@ def _lay_out(edit: Edit, todo: Inlining, calls: CallEdges) -> Places:
     first = np.searchsorted(owner, sites.callee)
     rows = np.searchsorted(owner, sites.callee + 1) - first
     register, site = expand(first, rows), np.repeat(number, rows)
-    bound = np.isin(site * (len(owner) + 1) + register, todo.binding.register_site * (len(owner) + 1) + todo.binding.register_formal)
+    bound = np.isin(
+        site * (len(owner) + 1) + register, todo.binding.register_site * (len(owner) + 1) + todo.binding.register_formal
+    )
     _append(edit, "registers", kept, register[~bound], np.ones((~bound).sum(), np.int64), site[~bound], sites)
     return _lay_out_instructions(edit, todo, calls, kept)
 
@@ -384,13 +438,17 @@ def _lay_out_instructions(edit: Edit, todo: Inlining, calls: CallEdges, kept: Ar
     site_at = np.full(ir.count("instructions"), -1, np.int64)
     site_at[sites.row] = number
     return Places(
-        own=found[0][: ir.count("instructions")], first=at[begin_of[1]], last_shift=split.astype(np.int64),
-        start=np.where(calls.start, at[begin_of[0]], -1), done=np.where(calls.done, at[begin_of[2]], -1),
-        site=site_at, body=todo.body,
-    )  # fmt: skip
+        own=found[0][: ir.count("instructions")],
+        first=at[begin_of[1]],
+        last_shift=split.astype(np.int64),
+        start=np.where(calls.start, at[begin_of[0]], -1),
+        done=np.where(calls.done, at[begin_of[2]], -1),
+        site=site_at,
+        body=todo.body,
+    )
 
 
-# -- columns that change in a clone -------------------------------------------------------------------------------------
+# -- columns that change in a clone ------------------------------------------------------------------------------------
 
 
 def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
@@ -439,7 +497,7 @@ def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
     """Let the set written beside a location be the location's set, in clones where it was not (rule R2)."""
     ir, bodies = edit.ir, todo.bodies
     location, named, lost = (bodies.column(ir, "operands", c) for c in ("location_id", "set_id", "set_name"))
-    differs = (location >= 0) & ((lost >= 0) | ((named >= 0) & (named != ir.tables["locations"]["set_id"][location])))
+    differs = (location >= 0) & ((lost >= 0) | ((named >= 0) & (named != take(ir.tables["locations"]["set_id"], location))))
     if not differs.any():
         return out
     operands, runs = out.tables["operands"], edit.runs["operands"]
@@ -469,14 +527,13 @@ EDGE_KEYS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
 """Members that hold the edges of each relation."""
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names -------------------------------------------------------------------------------------------------------------
 
 
-def _free_names(ir: IR, out: IR, edit: Edit, todo: Inlining, names: list[str]) -> IR:
-    """Make the names of clones free (rule R6). Where none can meet another, which is seen without reading them, nothing is done."""
+def _free_names(ir: IR, out: IR, edit: Edit, todo: Inlining, names: Strings) -> IR:
+    """Make the names of clones free (rule R6). Mostly none can meet another, which is seen without reading them."""
     sites, bodies = todo.sites, todo.bodies
     old_function = np.flatnonzero(~todo.removed)  # the old number of each new function
-    prefixes = Strings.of(names)
     changes: dict[str, Table] = {}
     for table, mark in MARKS.items():
         made, runs = out.tables[table], edit.runs[table]
@@ -485,7 +542,7 @@ def _free_names(ir: IR, out: IR, edit: Edit, todo: Inlining, names: list[str]) -
         if not fresh.any():
             continue
         scope = ir.array(table, "function_id")
-        mixed = prefixed_scopes(prefixes, sites.function, mark, ir.tables[table].text(), scope)
+        mixed = prefixed_scopes(names, sites.function, mark, ir.tables[table].text(), scope)
         doubled = _doubled(ir, todo, table, runs)
         mixed = np.union1d(mixed, sites.function[doubled])
         if not len(mixed):
@@ -501,7 +558,7 @@ def _free_names(ir: IR, out: IR, edit: Edit, todo: Inlining, names: list[str]) -
 
 
 def _doubled(ir: IR, todo: Inlining, table: str, runs: Runs) -> Array:
-    """Return a mask of the call-sites whose clones may be called alike: a name twice in the body, or one that a helper takes."""
+    """Return a mask of the call-sites whose clones may be called alike: the body has a name twice, or a helper's."""
     bodies = todo.bodies
     if table == "instructions":
         rows = expand(bodies.start, bodies.count)
@@ -513,7 +570,7 @@ def _doubled(ir: IR, todo: Inlining, table: str, runs: Runs) -> Array:
         mine = np.isin(function, bodies.callee)
         if table != "registers":
             set_id = np.arange(len(mine)) if table == "sets" else ir.tables[table]["set_id"]
-            mine &= ~np.isin(ir.tables["sets"]["kind"][set_id], PARAMETER_KINDS)
+            mine &= ~is_parameter(ir.tables["sets"]["kind"][set_id])
         rows = np.flatnonzero(mine)
         scope, names = scope[rows], picked(ir.tables[table].text(), rows)
     bad = np.zeros(len(bodies.callee), bool)

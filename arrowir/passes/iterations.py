@@ -82,7 +82,12 @@ class Iterations:
         first = np.full(len(loops.owner), -1, np.int64)
         first[kept] = np.arange(len(kept))
         begin = [starts(self.sizes[kept])[:-1]]
-        block, parent, iteration, value = [kept], [np.full(len(kept), -1)], [np.zeros(len(kept), np.int64)], [np.zeros(len(kept), np.int64)]
+        block, parent, iteration, value = (
+            [kept],
+            [np.full(len(kept), -1)],
+            [np.zeros(len(kept), np.int64)],
+            [np.zeros(len(kept), np.int64)],
+        )
         total = len(kept)
         for level in loops.levels[1:]:
             bodies = level[self.is_body[level] & (self.count[level] > 0)]
@@ -211,4 +216,56 @@ class Iterations:
             open_ &= ~hit
             at[open_] = self.loops.parent[at[open_]]
             open_ &= self.depth[at] > 0
+        return found
+
+
+class Links:
+    """What instructions point at, in each iteration (rule U7): the same values of the loops around both, the last of the others.
+
+    Parameters
+    ----------
+    iterations
+        The instances.
+    from_block
+        For each link the block that the pointing instruction stands in.
+    to_row
+        The instruction that it points at, which has instances (of a loop: those of the block that it stands in).
+    """
+
+    def __init__(self, iterations: Iterations, from_block: Array, to_row: Array) -> None:
+        self.iterations = iterations
+        self.to_row = to_row
+        to_block = iterations.loops.block[to_row]
+        self.depth = iterations.common_depth(from_block, to_block)
+        self.first = iterations.first[to_block]
+        around = np.ones(len(to_row), np.int64)
+        for depth in np.unique(self.depth).tolist():
+            if depth:
+                mine = self.depth == depth
+                shared = iterations.block[iterations.at_depth(depth)[self.first[mine]]]
+                around[mine] = iterations.count[shared]
+        self.inner = iterations.count[to_block] // around
+
+    def shared(self, link: Array, instance: Array) -> Array:
+        """Return the instance of the innermost loop around both ends; any where there is none."""
+        depth = self.depth[link]
+        found = instance.copy()
+        climb = np.flatnonzero((self.iterations.instance_depth[instance] != depth) & (depth > 0))
+        if len(climb):
+            wanted = depth[climb]
+            for each in np.unique(wanted).tolist():
+                mine = climb[wanted == each]
+                found[mine] = self.iterations.at_depth(each)[instance[mine]]
+        return found
+
+    def follow(self, link: Array, instance: Array, back: Array | None = None) -> Array:
+        """Return the instance pointed at from each instance; -1 where it lies `back` iterations before the first."""
+        shared = self.shared(link, instance)
+        flat = self.iterations.flat[shared]
+        flat[self.depth[link] == 0] = 0
+        if back is not None:
+            flat = flat - back
+        found = self.first[link] + (flat + 1) * self.inner[link] - 1
+        if back is not None:
+            found[self.iterations.iteration[shared] < back] = -1
         return found

@@ -1,5 +1,6 @@
 """The bodies that call-sites get: canonical copies of kernel functions, and what is refused there (rules N3, N12)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,13 +10,24 @@ from arrowir import schema, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.edit import Runs, shifted
 from arrowir.ir import IR
-from arrowir.passes import unroll
+from arrowir.passes.binding import of_kind
 from arrowir.passes.failures import FirstErrors
 from arrowir.passes.kernel_calls import BODY, Sites
+from arrowir.passes.unroll import expand, needs_unroll
 from arrowir.store import Array, Table, starts
 
-_TABLES = ("blocks", "instructions", "operands", "dependencies", "branches", "loops", "calls", "call_arguments",
-           "semaphores", "references")  # fmt: skip
+_TABLES = (
+    "blocks",
+    "instructions",
+    "operands",
+    "dependencies",
+    "branches",
+    "loops",
+    "calls",
+    "call_arguments",
+    "semaphores",
+    "references",
+)
 
 
 @dataclass
@@ -45,8 +57,8 @@ class Bodies:
 
     def pick(self, which: Array) -> "Bodies":
         """Return some of the bodies."""
-        columns = (self.callee, self.start, self.count, self.returns, self.ends_block, self.block)
-        return Bodies(*(c[which] for c in columns), self.added)
+        names = ("callee", "start", "count", "returns", "ends_block", "block")
+        return Bodies(**{name: getattr(self, name)[which] for name in names}, added=self.added)
 
     def added_table(self, name: str) -> Table:
         """Return the added rows of a table."""
@@ -88,28 +100,34 @@ def canonicalise(ir: IR, sites: Sites, shard_id: int, errors: FirstErrors) -> tu
     fail.shapes()
     wanted = np.zeros(ir.count("functions"), bool)
     wanted[callees] = True
-    wanted &= unroll.needs_unroll(ir)
+    wanted &= needs_unroll(ir)
     added: dict[str, Table] = {}
     source = ir
     if wanted.any():
-        expansion = unroll.expand(ir, wanted, shard_id)
+        expansion = expand(ir, wanted, shard_id)
         fail.unrolling(expansion.failures)
         source = expansion.ir
     start, count, block = _rows(source, callees)
     if wanted.any():
         moved = np.flatnonzero(wanted[callees])
         added = _take(ir, source, callees[moved])
-        blocks = np.bincount(source.tables["blocks"]["function_id"][source.tables["blocks"]["function_id"] >= 0],
-                             minlength=source.count("functions"))[callees[moved]]  # fmt: skip
-        rows = np.bincount(source.array("instructions", "function_id")[source.array("instructions", "function_id") >= 0],
-                           minlength=source.count("functions"))[callees[moved]]  # fmt: skip
+        blocks = np.bincount(
+            source.tables["blocks"]["function_id"][source.tables["blocks"]["function_id"] >= 0],
+            minlength=source.count("functions"),
+        )[callees[moved]]
+        rows = np.bincount(
+            source.array("instructions", "function_id")[source.array("instructions", "function_id") >= 0],
+            minlength=source.count("functions"),
+        )[callees[moved]]
         start[moved] = ir.count("instructions") + starts(rows)[:-1]
         block[moved] = np.where(block[moved] < 0, -1, ir.count("blocks") + starts(blocks)[:-1])
     bodies = Bodies(callees, start, count, np.zeros_like(count), np.zeros(len(count), bool), block, added)
     opcode = bodies.column(ir, "instructions", "opcode")
     for back in (1, 2):  # the last instruction, and the one before a dropped Return
         at = start + count - back
-        code = np.where((count >= back) & (at >= 0), opcode[np.clip(at, 0, max(len(opcode) - 1, 0))] if len(opcode) else -1, -1)
+        code = np.where(
+            (count >= back) & (at >= 0), opcode[np.clip(at, 0, max(len(opcode) - 1, 0))] if len(opcode) else -1, -1
+        )
         if back == 1:
             bodies.returns = (code == vocabulary.OP_RETURN).astype(np.int64)
             bodies.ends_block = np.isin(code, vocabulary.TERMINATORS)
@@ -180,6 +198,9 @@ def _take_references(source: IR, runs: dict[str, Runs], shifts: dict[str, Array]
     return moved
 
 
+Text = Callable[[int], str]
+
+
 class _BodyErrors:
     """Checks of bodies. The first call-site of a callee gives the place of its error in the order of checks."""
 
@@ -187,9 +208,8 @@ class _BodyErrors:
         self.ir, self.sites, self.callees, self.first, self.errors = ir, sites, callees, first, errors
         self.body_of_site = dict(zip(first.tolist(), range(len(first)), strict=True))
 
-    def fail(self, rank: int, bad: Array, code: str, text: "object", **more: object) -> None:
+    def fail(self, rank: int, bad: Array, code: str, text: Text, instruction: Text | None = None) -> None:
         """Fail bodies (a mask or numbers); `text` makes the message of one."""
-        assert callable(text)
         bad = np.flatnonzero(bad) if bad.dtype == bool else np.unique(bad)
         sites = self.first[bad]
 
@@ -197,9 +217,9 @@ class _BodyErrors:
             body = self.body_of_site[site]
             function = int(self.callees[body])
             name = self.ir.tables["functions"].text()[function]
-            extra = {k: v(body) for k, v in more.items() if callable(v)}
+            about = None if instruction is None else instruction(body)
             module = int(self.sites.module[site])
-            return diag.make(code, str(text(body)), module_id=module, function=name, function_id=function, **extra)
+            return diag.make(code, text(body), module_id=module, function=name, function_id=function, instruction=about)
 
         self.errors.add(BODY, rank, sites, self.sites.module[sites], message)
 
@@ -213,13 +233,23 @@ class _BodyErrors:
         opcode = ir.tables["instructions"]["opcode"]
         function = ir.array("instructions", "function_id")
         nested = np.isin(self.callees, function[opcode == vocabulary.OP_NKI_KERNEL])
-        self.fail(0, nested, "not_supported", lambda b: f"`{self.name(b)}` has a call-site of its own; this version inlines "
-                  "kernels that call no other kernel")  # fmt: skip
+        self.fail(
+            0,
+            nested,
+            "not_supported",
+            lambda b: (
+                f"`{self.name(b)}` has a call-site of its own; this version inlines kernels that call no other kernel"
+            ),
+        )
         blocks = ir.tables["blocks"]
         own = blocks["function_id"][(blocks["instruction_id"] < 0) & (blocks["function_id"] >= 0)]
         count = np.bincount(own, minlength=ir.count("functions"))[self.callees]
-        self.fail(1, count > 1, "not_supported", lambda b: f"`{self.name(b)}` has {count[b]} blocks; this version inlines "
-                  "kernels of one block")  # fmt: skip
+        self.fail(
+            1,
+            count > 1,
+            "not_supported",
+            lambda b: f"`{self.name(b)}` has {count[b]} blocks; this version inlines kernels of one block",
+        )
 
     def unrolling(self, failures: dict[int, Diagnostic]) -> None:
         """Pass on what unrolling refuses."""
@@ -235,17 +265,31 @@ class _BodyErrors:
         at = np.flatnonzero(opcode == vocabulary.OP_RETURN)
         body = bodies.of_rows(at)
         early = body[(body >= 0) & (at < (bodies.start + bodies.count)[body])]
-        self.fail(3, early, "not_supported", lambda b: f"`{self.name(b)}` has a `Return` before its end; this version inlines "
-                  "kernels that return at the end")  # fmt: skip
+        self.fail(
+            3,
+            early,
+            "not_supported",
+            lambda b: (
+                f"`{self.name(b)}` has a `Return` before its end; this version inlines kernels that return at the end"
+            ),
+        )
         branch = bodies.column(ir, "branches", "instruction_id")
         inside = bodies.of_rows(branch)
         resolved = (inside >= 0) & (bodies.column(ir, "branches", "block_id") >= 0)
-        self.fail(3, inside[resolved], "not_supported", lambda b: f"`{self.name(b)}` has a branch to its entry block; this "
-                  "version inlines straight-line kernels")  # fmt: skip
+        self.fail(
+            3,
+            inside[resolved],
+            "not_supported",
+            lambda b: f"`{self.name(b)}` has a branch to its entry block; this version inlines straight-line kernels",
+        )
         owner = bodies.column(ir, "blocks", "instruction_id")
         nested = bodies.of_rows(owner[owner >= 0])
-        self.fail(3, nested[nested >= 0], "not_supported", lambda b: f"`{self.name(b)}` has blocks inside an instruction that "
-                  "is no loop")  # fmt: skip
+        self.fail(
+            3,
+            nested[nested >= 0],
+            "not_supported",
+            lambda b: f"`{self.name(b)}` has blocks inside an instruction that is no loop",
+        )
 
     def names(self, bodies: Bodies) -> None:
         """Fail bodies in which a name that is needed did not resolve (rules N3, R5)."""
@@ -263,9 +307,15 @@ class _BodyErrors:
         inside = np.flatnonzero(body >= 0)
         failing, first = np.unique(body[inside], return_index=True)
         item = dict(zip(failing.tolist(), inside[first].tolist(), strict=True))
-        text = lambda b: f"`{ir.pools.names[name[item[b]]]}` is not in `{self.name(b)}`; a kernel's body has to name what exists"  # noqa: E731
-        about = lambda b: bodies.text(ir, "instructions", int(row[item[b]]))  # noqa: E731
-        self.fail(4, failing, "unresolved_name", text, instruction=about)
+
+        def text(b: int) -> str:
+            missing = ir.pools.names[int(name[item[b]])]
+            return f"`{missing}` is not in `{self.name(b)}`; a kernel's body has to name what exists"
+
+        def instruction(b: int) -> str:
+            return bodies.text(ir, "instructions", int(row[item[b]]))
+
+        self.fail(4, failing, "unresolved_name", text, instruction=instruction)
 
 
 def _unresolved(ir: IR, bodies: Bodies) -> list[tuple[Array, Array, Array]]:
@@ -309,7 +359,7 @@ def outputs_not_written(ir: IR, bodies: Bodies, good: Array) -> list[Diagnostic]
         ids = bodies.column(ir, "call_arguments", column)
         ids = ids[direction & (ids >= 0)]
         written[ids if of is None else of[ids]] = True
-    outputs = np.isin(sets["kind"], sorted(vocabulary.OUTPUT_KINDS)) & (callee_of[sets["function_id"]] >= 0)
+    outputs = of_kind(sets["kind"], vocabulary.OUTPUT_KINDS) & (callee_of[sets["function_id"]] >= 0)
     functions, locations = ir.tables["functions"], ir.tables["locations"]
     found: list[Diagnostic] = []
     for row in np.flatnonzero(outputs & ~written).tolist():
@@ -318,7 +368,17 @@ def outputs_not_written(ir: IR, bodies: Bodies, good: Array) -> list[Diagnostic]
         if good[module]:
             at = int(np.searchsorted(locations["set_id"], row))
             text = f"`{functions.text()[function]}` never writes its output `{sets.text()[row]}`"
-            found.append(diag.make("output_not_written", text, module_id=module, function=functions.text()[function],
-                function_id=function, set=sets.text()[row], set_id=row, location=locations.text()[at], location_id=at))  # fmt: skip
+            found.append(
+                diag.make(
+                    "output_not_written",
+                    text,
+                    module_id=module,
+                    function=functions.text()[function],
+                    function_id=function,
+                    set=sets.text()[row],
+                    set_id=row,
+                    location=locations.text()[at],
+                    location_id=at,
+                )
+            )
     return found
-

@@ -110,9 +110,7 @@ def allocated_functions(ir: IR) -> Array:
     return mask
 
 
-def choose(
-    ir: IR, sites: Sites, allocated: bool | None, errors: FirstErrors
-) -> tuple[Sites, Array, list[Diagnostic]]:
+def choose(ir: IR, sites: Sites, allocated: bool | None, errors: FirstErrors) -> tuple[Sites, Array, list[Diagnostic]]:
     """Return the call-sites that pass the gate, the status of each, and a note for each that does not (rule N2)."""
     known = sites.callee >= 0
     status = sites.recorded.copy()
@@ -124,9 +122,20 @@ def choose(
     errors.add(CALLEE, 0, missing, sites.module[missing], lambda s: about(ir, sites, s, "no_callee", NO_CALLEE))
     by_status = known & (sites.recorded >= 0) & ~takes
     several = np.flatnonzero((sites.candidates > 1) & ~by_status)
-    errors.add(CALLEE, 0, several, sites.module[several], lambda s: about(ir, sites, s, "ambiguous_callee",
-        f"{sites.candidates[s]} functions are named `{ir.tables['functions'].text()[sites.callee[s]]}`; "
-        "give them different names"))  # fmt: skip
+    errors.add(
+        CALLEE,
+        0,
+        several,
+        sites.module[several],
+        lambda s: about(
+            ir,
+            sites,
+            s,
+            "ambiguous_callee",
+            f"{sites.candidates[s]} functions are named `{ir.tables['functions'].text()[sites.callee[s]]}`; "
+            "give them different names",
+        ),
+    )
     names = ir.tables["instructions"].text()
     notes = [
         about(ir, sites, s, "call_site_skipped", SKIPPED.format(names[sites.row[s]]))
@@ -141,7 +150,9 @@ def find_cycles(ir: IR, sites: Sites, errors: FirstErrors) -> None:
     calls = ir.tables["calls"]
     if not len(calls):
         return
-    nki = (ir.tables["instructions"]["opcode"][calls["instruction_id"]] == vocabulary.OP_NKI_KERNEL) & (calls["callee_id"] >= 0)
+    nki = (ir.tables["instructions"]["opcode"][calls["instruction_id"]] == vocabulary.OP_NKI_KERNEL) & (
+        calls["callee_id"] >= 0
+    )
     row, callee = calls["instruction_id"][nki], calls["callee_id"][nki]
     caller = ir.array("instructions", "function_id")[row]
     if not np.isin(callee, caller).any():
@@ -156,9 +167,17 @@ def find_cycles(ir: IR, sites: Sites, errors: FirstErrors) -> None:
         if cycle:
             names = ir.tables["functions"].text()
             path = " -> ".join(names[f] for f in cycle)
-            errors.add(CYCLE, 0, np.array([site]), sites.module[[site]], lambda s, path=path: diag.make(
-                "recursive_kernel", f"kernel functions call each other: {path}; a kernel cannot be inlined into itself",
-                module_id=int(sites.module[s])))  # fmt: skip
+            errors.add(
+                CYCLE,
+                0,
+                np.array([site]),
+                sites.module[[site]],
+                lambda s, path=path: diag.make(
+                    "recursive_kernel",
+                    f"kernel functions call each other: {path}; a kernel cannot be inlined into itself",
+                    module_id=int(sites.module[s]),
+                ),
+            )
 
 
 def _walk(start: int, begin: Array, callees: Array, finished: Array) -> list[int]:

@@ -15,7 +15,7 @@ from arrowir.derived import take
 from arrowir.ir import IR
 from arrowir.passes.unroll_faults import Fault, Faults
 from arrowir.schema import NULL_INT
-from arrowir.store import Array, starts
+from arrowir.store import Array
 
 STRUCTURED = (vocab.OP_LOOP, vocab.OP_DYNAMIC_FOR_LOOP, vocab.OP_DO_WHILE)
 """Opcodes whose `blocks` are nested code."""
@@ -128,7 +128,8 @@ class Loops:
         names = self.ir.pools.names
         for text in np.unique(raw[raw >= 0]).tolist():
             mine = np.flatnonzero(raw == text)
-            for values, (value, _) in zip(found, bounds := _written_bounds(self.ir.pools.extras[text], self.shard_id)):
+            bounds = _written_bounds(self.ir.pools.extras[text], self.shard_id)
+            for values, (value, _) in zip(found, bounds, strict=True):
                 if value is not None:
                     values[mine] = value
             problem = next((problem for _, problem in bounds if problem), None)
@@ -149,7 +150,13 @@ class Loops:
             return faults
         seen = self.seen[self.block]
         for row in np.flatnonzero(seen & self._predicated()).tolist():
-            self._fault(faults, row, 0, "predicated_instruction", "an instruction with predicates cannot be unrolled; lower them first")
+            self._fault(
+                faults,
+                row,
+                0,
+                "predicated_instruction",
+                "an instruction with predicates cannot be unrolled; lower them first",
+            )
         for row in np.flatnonzero(seen & np.isin(self.opcode, STRUCTURED[1:])).tolist():
             opcode = self.ir.pools.codes["opcode"][int(self.opcode[row])]
             self._fault(faults, row, 1, "dynamic_loop", f"`{opcode}` has no constant trip count; lower it first")
@@ -185,7 +192,9 @@ class Loops:
         branches = self.ir.tables["branches"]
         own = np.zeros(len(self.rows), bool)
         if len(branches):
-            jumps = np.isin(self.opcode[branches["instruction_id"]], (vocab.OP_UNCONDITIONAL_BRANCH, vocab.OP_COMPARE_AND_BRANCH))
+            jumps = np.isin(
+                self.opcode[branches["instruction_id"]], (vocab.OP_UNCONDITIONAL_BRANCH, vocab.OP_COMPARE_AND_BRANCH)
+            )
             target = branches["block_id"][jumps & (branches["block_id"] >= 0)]
             loop = self.owning_loop[target]
             own[loop[loop >= 0]] = True
@@ -255,7 +264,9 @@ def _written_bounds(text: str, shard_id: int) -> list[tuple[int | None, tuple[st
     written = dict(extras.members(text))
     found: list[tuple[int | None, tuple[str, str] | None]] = []
     for key in ("lb", "ub", "stride"):
-        found.append((None, None) if key not in written else _written_bound(key, expressions.read(written[key]), shard_id))
+        found.append(
+            (None, None) if key not in written else _written_bound(key, expressions.read(written[key]), shard_id)
+        )
     return found
 
 

@@ -381,6 +381,6 @@ def rebinding_notes(ir: IR, modules: Array) -> list[Diagnostic]:
     """Return a note for each written name of some modules that resolves to another row when read back (rule R7)."""
     if not len(modules):
         return []
-    from arrowir.formats.bir_json import rebinding_names
+    from arrowir.formats.rebinding import rebinding_names
 
-    return rebinding_names(ir, modules)
+    return rebinding_names(ir, modules.tolist())

@@ -1,7 +1,7 @@
 """Runtime memory reservation: one fixed SBUF region, carved out before an allocator runs (rules M1 to M8)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, SupportsInt
 
 import numpy as np
 import polars as pl
@@ -46,7 +46,8 @@ class RuntimeMemoryReservation(Pass):
     Parameters
     ----------
     reserved_name
-        The literal `EvalAccelReservedLoc` takes the size from the architecture, any other name from what is pinned. The location is
+        The literal `EvalAccelReservedLoc` takes the size from the architecture, any other name from what is pinned.
+        The location is
         called by the literal in both cases.
     size_from
         ``"arch_capacity"`` or ``"pinned_high_water_mark"``: overrides the choice that `reserved_name` makes.
@@ -75,7 +76,9 @@ class RuntimeMemoryReservation(Pass):
 
     def __post_init__(self) -> None:
         if self.size_from is not None and self.size_from not in _SIZES:
-            raise OptionError(f"option `size_from` of `{self.name}` is one of {', '.join(_SIZES)}, not {self.size_from!r}")
+            raise OptionError(
+                f"option `size_from` of `{self.name}` is one of {', '.join(_SIZES)}, not {self.size_from!r}"
+            )
 
     @property
     def path(self) -> str:
@@ -87,7 +90,9 @@ class RuntimeMemoryReservation(Pass):
         status = np.full(len(ir), UNCHANGED, np.int8)
         found: list[Diagnostic] = []
         modules, functions = self._eligible(ir, active, status, found)
-        capacity = np.array([_capacity(level) for level in ir.array("modules", "arch_level")[modules].tolist()], np.int64)
+        capacity = np.array(
+            [_capacity(level) for level in ir.array("modules", "arch_level")[modules].tolist()], np.int64
+        )
         locations = _locations(ir, modules, functions)
 
         if self.path == "arch_capacity":
@@ -101,9 +106,11 @@ class RuntimeMemoryReservation(Pass):
         failed = np.zeros(len(modules), bool)
         for k in np.flatnonzero((addr < 0) | (size < 0) | (addr + size > capacity)).tolist():
             failed[k] = True
-            found.append(_about("reservation_exceeds_sbuf", ir, modules[k], functions[k],
-                f"a region of {size[k]} bytes at address {addr[k]} does not lie within the {capacity[k]} bytes of an SBUF partition; "
-                "choose another `usable_sbuf_bytes`, or unpin what is too high"))  # fmt: skip
+            text = (
+                f"a region of {size[k]} bytes at address {addr[k]} does not lie within the {capacity[k]} bytes of an "
+                "SBUF partition; choose another `usable_sbuf_bytes`, or unpin what is too high"
+            )
+            found.append(_about("reservation_exceeds_sbuf", ir, modules[k], functions[k], text))
         joined, tensor_id = self._sets_to_join(ir, modules, functions, failed, found)
         kept = ~failed
         found += _overlaps(ir, locations, modules, functions, addr, size, kept, self.path == _SIZES[1])
@@ -119,8 +126,8 @@ class RuntimeMemoryReservation(Pass):
         count = np.bincount(module[ordinary], minlength=len(ir))
         function = np.full(len(ir), -1, np.int64)
         function[module[ordinary][::-1]] = ordinary[::-1]
-        for m in np.flatnonzero(active & (count != 1)).tolist():
-            found.append(diag.make("single_function_required", SINGLE_FUNCTION, module_id=m))
+        several = np.flatnonzero(active & (count != 1)).tolist()
+        found += [diag.make("single_function_required", SINGLE_FUNCTION, module_id=m) for m in several]
         active = active & (count == 1)
 
         level, arch = ir.array("modules", "arch_level"), ir.tables["modules"]["arch"]
@@ -128,10 +135,13 @@ class RuntimeMemoryReservation(Pass):
         for m in np.flatnonzero(active & ~known).tolist():
             status[m] = FAILED
             written = f"`{ir.pools.names[arch[m]]}`" if arch[m] >= 0 else "absent"
-            found.append(diag.make("unknown_arch", f"the architecture is {written}: its SBUF capacity is not known", module_id=m))
+            found.append(
+                diag.make("unknown_arch", f"the architecture is {written}: its SBUF capacity is not known", module_id=m)
+            )
         low = active & known & (level <= vocabulary.EVAL_RESERVED_ABOVE_LEVEL)
         for m in np.flatnonzero(low).tolist():
-            text = f"architecture `{ir.pools.names[arch[m]]}` has level {level[m]}: a region is reserved above level 29 only"
+            written = ir.pools.names[arch[m]]
+            text = f"architecture `{written}` has level {level[m]}: a region is reserved above level 29 only"
             found.append(diag.make("arch_below_30", text, module_id=m))
         active = active & known & ~low
 
@@ -151,7 +161,7 @@ class RuntimeMemoryReservation(Pass):
                 found.append(_about("already_reserved", ir, m, function[m], text, **about))
             else:
                 status[m] = FAILED
-                text = f"a location is called `{RESERVED_NAME}` but is not marked `runtime_reserved`; rename it or set the flag"
+                text = f"a location `{RESERVED_NAME}` is not marked `runtime_reserved`; rename it or set the flag"
                 found.append(_about("name_taken", ir, m, function[m], text, **about))
         modules = np.flatnonzero(active)
         return modules, function[modules]
@@ -177,8 +187,17 @@ class RuntimeMemoryReservation(Pass):
             if (ids < 0).any() and not failed[k]:
                 failed[k] = True
                 row = int(a + np.flatnonzero(ids < 0)[0])
-                found.append(_about("unassigned_tensor_id", ir, modules[k], functions[k], "Unassigned tensorId",
-                    location=locations.text()[row], location_id=row))  # fmt: skip
+                found.append(
+                    _about(
+                        "unassigned_tensor_id",
+                        ir,
+                        modules[k],
+                        functions[k],
+                        "Unassigned tensorId",
+                        location=locations.text()[row],
+                        location_id=row,
+                    )
+                )
         return joined, tensor_id
 
     def apply(self, ir: IR, plan: Plan) -> IR:
@@ -227,20 +246,23 @@ def _locations(ir: IR, modules: Array, functions: Array) -> pl.DataFrame:
 
 
 def _high_water_mark(locations: pl.DataFrame, count: int) -> Array:
-    """Return per module the end of the highest pinned location, each rounded up to 8 bytes; 0 without one (rules M3, M4)."""
+    """Return per module the end of the highest pinned location, in multiples of 8; 0 without one (rules M3, M4)."""
     align8 = (pl.col("bytes") + 7) // 8 * 8
-    ends = (
-        locations.filter(pl.col("pinned") == 1)
-        .group_by("k")
-        .agg((pl.col("addr") + align8).max().alias("end"))
-    )
+    ends = locations.filter(pl.col("pinned") == 1).group_by("k").agg((pl.col("addr") + align8).max().alias("end"))
     mark = np.zeros(count, np.int64)
     mark[ends["k"].to_numpy()] = ends["end"].to_numpy()
     return mark
 
 
 def _overlaps(
-    ir: IR, locations: pl.DataFrame, modules: Array, functions: Array, addr: Array, size: Array, kept: Array, covers: bool
+    ir: IR,
+    locations: pl.DataFrame,
+    modules: Array,
+    functions: Array,
+    addr: Array,
+    size: Array,
+    kept: Array,
+    covers: bool,
 ) -> list[Diagnostic]:
     """Warn of allocated locations that share bytes and partitions with the region (rule M8)."""
     first, end = pl.col("addr"), pl.col("addr") + pl.col("bytes")
@@ -263,7 +285,7 @@ def _overlaps(
     return found
 
 
-def _about(code: str, ir: IR, module: int, function: int, text: str, **more: object) -> Diagnostic:
+def _about(code: str, ir: IR, module: SupportsInt, function: SupportsInt, text: str, **more: Any) -> Diagnostic:
     name = ir.tables["functions"].text()[int(function)]
     return diag.make(code, text, module_id=int(module), function=name, function_id=int(function), **more)
 
@@ -271,24 +293,36 @@ def _about(code: str, ir: IR, module: int, function: int, text: str, **more: obj
 def _new_sets(ir: IR, todo: Reservation, new: Array) -> Table:
     pools = ir.pools
     extra = '{"Skind":"memory_location_set","partition_dim":0}'
-    keys = ["allocated", "dtype", "kind", "memorylocations", "name", "tensorId2MemLocSize", "tensor_class", "tensor_shape"]
+    keys = [
+        "allocated",
+        "dtype",
+        "kind",
+        "memorylocations",
+        "name",
+        "tensorId2MemLocSize",
+        "tensor_class",
+        "tensor_shape",
+    ]
     members = [(layouts.COLUMN, k) for k in keys] + [(layouts.RAW, k) for k in ("Skind", "partition_dim")]
     layout = layouts.layout(sorted(members, key=lambda m: m[1]))
-    allocations = sum(np.bincount(ir.tables[t]["function_id"], minlength=ir.count("functions")) for t in ("sets", "registers"))
+    allocations = sum(
+        np.bincount(ir.tables[t]["function_id"], minlength=ir.count("functions")) for t in ("sets", "registers")
+    )
     return Table.of(
-        "sets", len(new),
+        "sets",
+        len(new),
         function_id=todo.function[new],
         ordinal=np.asarray(allocations)[todo.function[new]],
         name=Strings.of([RESERVED_NAME + "_set"] * len(new)),
-        kind=np.int16(vocabulary.KIND_INTERNAL),
-        tensor_class=np.int16(vocabulary.TENSOR_CLASSES.code("NeuronSBTensor")),
-        dtype=np.int16(vocabulary.DTYPES.code("uint8")),
+        kind=vocabulary.KIND_INTERNAL,
+        tensor_class=vocabulary.TENSOR_CLASSES.code("NeuronSBTensor"),
+        dtype=vocabulary.DTYPES.code("uint8"),
         tensor_shape=np.array([pools.shapes.intern(f"[128,{size}]") for size in todo.size[new].tolist()], np.int32),
-        allocated=np.int8(1),
+        allocated=1,
         tensor_id_size=todo.tensor_id[new] + 1,
-        layout=np.int32(pools.layouts.intern(layout)),
-        extra=np.int32(pools.extras.intern(extra)),
-    )  # fmt: skip
+        layout=pools.layouts.intern(layout),
+        extra=pools.extras.intern(extra),
+    )
 
 
 def _new_locations(ir: IR, todo: Reservation, set_id: Array) -> Table:
@@ -296,16 +330,22 @@ def _new_locations(ir: IR, todo: Reservation, set_id: Array) -> Table:
     keys = ["addr", "allocated", "bank", "base", "dims", "name", "runtime_reserved", "tensor_id", "type"]
     layout = layouts.layout([(layouts.RAW, "Skind"), *((layouts.COLUMN, k) for k in keys)])
     return Table.of(
-        "locations", count,
+        "locations",
+        count,
         set_id=set_id,
         name=Strings.of([RESERVED_NAME] * count),
-        type=np.int16(vocabulary.MEM_SB),
-        addr=todo.addr, partitions=np.int64(128), bytes=todo.size, bank=np.int64(0), base=np.int64(0),
-        allocated=np.int8(1), runtime_reserved=np.int8(1),
+        type=vocabulary.MEM_SB,
+        addr=todo.addr,
+        partitions=128,
+        bytes=todo.size,
+        bank=0,
+        base=0,
+        allocated=1,
+        runtime_reserved=1,
         tensor_id=todo.tensor_id,
-        layout=np.int32(pools.layouts.intern(layout)),
-        extra=np.int32(pools.extras.intern('{"Skind":"memory_location"}')),
-    )  # fmt: skip
+        layout=pools.layouts.intern(layout),
+        extra=pools.extras.intern('{"Skind":"memory_location"}'),
+    )
 
 
 def _mark_joined(ir: IR, rows: Array, sizes: Array) -> IR:
@@ -318,5 +358,3 @@ def _mark_joined(ir: IR, rows: Array, sizes: Array) -> IR:
         layout = layouts.add_key(ir.pools.layouts, layout, key)
     changed["layout"][rows] = layout
     return ir.replace(sets=sets.replace(**changed))
-
-

@@ -43,6 +43,46 @@ def problems(document: Json) -> list[str]:
     return checker.found
 
 
+def difference(left: Any, right: Any, path: str = "$") -> str | None:
+    """Return where two parsed documents differ first, if they do.
+
+    Members must stand in the same order. Numbers must be of one type and have one value; no number equals itself.
+
+    Parameters
+    ----------
+    left, right : dict, list or scalar
+        What to compare.
+    path : str
+        The JSON path of both.
+
+    Returns
+    -------
+    str or None
+        The JSON path and what stands there; `None` when there is no difference.
+
+    Examples
+    --------
+    >>> difference({"a": [1]}, {"a": [1.0]})
+    '$.a[0]: 1 is not 1.0'
+    """
+    if type(left) is not type(right):
+        return f"{path}: {left!r} is not {right!r}"
+    if isinstance(left, dict):
+        one, other = cast(Json, left), cast(Json, right)
+        if list(one) != list(other):
+            return f"{path}: members {list(one)} are not {list(other)}"
+        found = (difference(one[name], other[name], f"{path}.{name}") for name in one)
+        return next(filter(None, found), None)
+    if isinstance(left, list):
+        first, second = cast(list[Any], left), cast(list[Any], right)
+        if len(first) != len(second):
+            return f"{path}: {len(first)} items are not {len(second)}"
+        found = (difference(first[number], second[number], f"{path}[{number}]") for number in range(len(first)))
+        return next(filter(None, found), None)
+    same = left == right or (left != left and right != right)
+    return None if same else f"{path}: {left!r} is not {right!r}"
+
+
 def kernels_of(document: Json) -> list[Json]:
     """Return the kernel functions of a document, however they are wrapped.
 
@@ -167,7 +207,8 @@ class _FunctionChecker:
                 self._instruction(row, axes, levels)
                 if row.get("blocks"):
                     axis: Json = row.get("LoopAxis") or {"name": "", "lb": 0, "ub": 1, "stride": 1}
-                    values = range(axis.get("lb", 0), axis.get("ub", 0), axis.get("stride", 0) or 1)
+                    lower, upper, stride = (evaluate(axis.get(key, 0), {}) for key in ("lb", "ub", "stride"))
+                    values = range(lower, upper, stride or 1)
                     self._blocks(row["blocks"], {**axes, axis["name"]: values}, levels)
 
     def _instruction(self, row: Json, axes: Axes, levels: list[set[str]]) -> None:
@@ -215,7 +256,8 @@ class _FunctionChecker:
                 return
             item = found[0]
             offsets = list(_symbolic_offsets(operand, item, axes))
-            self._bounds(where, operand, item["memorylocations"][0], offsets)
+            if offsets:
+                self._bounds(where, operand, item["memorylocations"][0], offsets)
 
     def _bounds(self, where: str, operand: Json, place: Json, offsets: list[int]) -> None:
         item = bir.ITEM_BYTES.get(operand["dtype"])
@@ -263,9 +305,14 @@ class _FunctionChecker:
             for name in (item["name"], place["name"])
         }
         bound: set[int] = set()
+        registers = {item["name"] for item in callee["allocations"] if item.get("Skind") == "register"}
         for key in ("func_args", "func_outs"):
             entries = row.get(key) or {}
             for formal, actual in entries.items() if isinstance(entries, dict) else entries:
+                if formal in registers:
+                    if actual not in self.registers:
+                        self.report(where, f"`{actual}` is no register")
+                    continue
                 if formal not in formals:
                     self.report(where, f"`{formal}` is no parameter of `{row['func']}`")
                     continue
@@ -275,9 +322,9 @@ class _FunctionChecker:
                     self.report(where, f"`{actual}` is no location")
                 elif math.prod(place["dims"]) != math.prod(formals[formal][1]["dims"]):
                     self.report(where, f"`{actual}` has not the size of `{formal}`")
-        missing = [name for name, (item, _) in formals.items() if id(item) not in bound and name != item["name"]]
-        if missing:
-            self.report(where, f"parameters {missing} are not bound by name")
+        unnamed = [item for item, _ in formals.values() if id(item) not in bound]
+        if len(set(map(id, unnamed))) > sum("memref" in operand for operand in [*row["ins"], *row["outs"]]):
+            self.report(where, "has fewer operands than parameters that are not bound by name")
         limit = bir.SBUF_BYTES.get(self.module.document.get("arch", ""), math.inf)
         if self.sb_base(row) + self.module.sb_bytes(callee) > limit:
             self.report(where, f"`{row['func']}` does not fit into the state buffer")

@@ -157,7 +157,7 @@ class BodyDrawer:
     --------
     >>> from hypothesis import find, strategies as st
     >>> find(st.composite(lambda draw: BodyDrawer(Source(draw), 2, "I-").rows(2, 0))(), lambda value: True)
-    [{'engine': 'DVE', 'ins': [], 'name': 'I-0', 'opcode': 'NoOp', 'outs': []}, ...]
+    [{'engine': 'DVE', 'ins': [...], 'name': 'I-0', 'opcode': 'TensorCopy', 'outs': [...]}, ...]
     """
 
     source: Source
@@ -177,7 +177,7 @@ class BodyDrawer:
     def _row(self, depth: int, axes: Axes, path: tuple[Json, ...]) -> Json:
         s = self.source
         s.begin()
-        if depth and s.chance(25):
+        if depth and s.chance(30):
             return self._loop(depth, axes, path)
         row = self.call() if self.call is not None and s.chance(30) else None
         if row is None:
@@ -199,8 +199,8 @@ class BodyDrawer:
         s = self.source
         opcode, ins, outs = s.of(
             (
-                ("NoOp", 0, 0),
                 ("TensorCopy", 1, 1),
+                ("NoOp", 0, 0),
                 ("TensorTensor", 2, 1),
                 ("DMACopy", 1, 1),
                 ("Activation", 1, 1),
@@ -404,7 +404,7 @@ class BodyDrawer:
         self._place(row, axes, path)
         inner = {name: values for name, values in axes.items() if name != axis}
         inner[axis] = range(lower, upper, stride)
-        body = self.rows(s.between(0, 3), depth - 1, inner, (*path, row))
+        body = self.rows(s.count(3), depth - 1, inner, (*path, row))
         row["blocks"] = [bir.block("block0", body)]
         ordered = {key: row[key] for key in sorted(row)}
         row.clear()

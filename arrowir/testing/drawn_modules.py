@@ -147,12 +147,12 @@ class ModuleDrawer:
         s.begin()
         kernel = Kernel({})
         allocations: list[Json] = []
-        formal_names = ["a", "b", "c", "x0"]
-        for number in range(s.between(0, 2)):
+        formal_names = "abcd"
+        for number in range(s.count(2)):
             formal = draw_storage(s, formal_names[number], ("DRAM", "DRAM", "SB"))
             kernel.inputs.append(formal)
             allocations.append(storage_set(s, formal, s.of(INPUT_KINDS)))
-        for number in range(s.between(0, 2)):
+        for number in range(s.count(2)):
             formal = draw_storage(s, formal_names[2 + number], ("DRAM", "DRAM", "SB"))
             if kernel.inputs and number == 0 and s.chance(10):
                 # a parameter that is read and written stands twice, under one name
@@ -160,7 +160,7 @@ class ModuleDrawer:
             kernel.outputs.append(formal)
             allocations.append(storage_set(s, formal, s.of(OUTPUT_KINDS)))
         placed = s.chance(50)
-        internals = [self._internal(kernel, allocations, placed) for _ in range(s.between(0, 3))]
+        internals = [self._internal(kernel, allocations, placed) for _ in range(s.count(3))]
         kernel.registers = [s.fresh("r") for _ in range(s.digit(3))]
         allocations += [s.unknown(bir.register(register), 10) for register in kernel.registers]
         if s.chance(5):
@@ -219,7 +219,7 @@ class ModuleDrawer:
 
     def _block(self, drawer: BodyDrawer) -> Json:
         s = self.source
-        rows = drawer.rows(s.between(0, 5), 2)
+        rows = drawer.rows(s.count(5), 2)
         if s.chance(8):
             # more sinks and roots than are joined one by one
             rows += [bir.instruction(s.fresh("wide"), "NoOp", "SP", [], [], full_keys=False) for _ in range(10)]
@@ -240,7 +240,7 @@ class ModuleDrawer:
         """Return two or three blocks that end in branches, a return or nothing."""
         s = self.source
         names = [f"B{number}" for number in range(2 + s.digit(2))]
-        blocks = [bir.block(name, drawer.rows(s.between(0, 2), 1)) for name in names]
+        blocks = [bir.block(name, drawer.rows(s.count(2), 1)) for name in names]
         drawer.add_edges()
         for number, block in enumerate(blocks):
             rows: list[Json] = block["instructions"]
@@ -279,18 +279,23 @@ class ModuleDrawer:
             storage = draw_storage(s, own)
             allocations.append(storage_set(s, storage, s.of(("Internal", "ExternalInput", "ExternalOutput"))))
             drawer.storages.append(storage)
-        calls = _Calls(self, caller, allocations, drawer, s.between(least, 6) if name != "aux" else 1)
+            if s.chance(8):
+                # read and written under one name
+                allocations.append(storage_set(s, storage, "ExternalOutput"))
+        if not least and not s.chance(8):
+            least = 1 + s.digit(3)
+        calls = _Calls(self, caller, allocations, drawer, s.between(least, 6))
         drawer.call = calls.draw
-        blocks = [bir.block("Block1", drawer.rows(s.between(0, 5), 2))]
+        blocks = [bir.block("Block1", drawer.rows(s.count(5), 2))]
         # what is not placed by chance stands at the end
-        while len(caller.sites) < least or (calls.left and s.chance(60)):
+        while len(caller.sites) < least or (calls.left and s.chance(70)):
             row = calls.draw()
             if row is None:
                 break
             drawer.placed.append(Placed(row, (), ()))
             blocks[-1]["instructions"].append(row)
         if s.chance(15):
-            blocks.append(bir.block("Block2", drawer.rows(s.between(0, 2), 1)))
+            blocks.append(bir.block("Block2", drawer.rows(s.count(2), 1)))
         drawer.add_edges(60)
         self._clashes(caller, allocations, blocks)
         caller.function = bir.function(name, allocations, blocks)

@@ -160,7 +160,7 @@ class DocumentDrawer:
             document["arch"] = s.of(("gen3", "sunda", "core_v4", "inferentia", "core_v5", "gen9"))
         if s.chance(60):
             document["attributes"] = self._module_attributes()
-        self.functions = [self._name("sg000", 15) for _ in range(s.between(0, 2))]
+        self.functions = [self._name("sg000", 15) for _ in range(s.count(2))]
         kernels = [self._name("kernel", 15) for _ in range(s.between(0, 2))]
         self.functions += kernels
         self.queues = [self._name("q", 10) for _ in range(s.digit(3))] if s.chance(30) else []
@@ -214,10 +214,10 @@ class DocumentDrawer:
         form = s.digit(5)
         if form < 3:
             function["attributes"] = ([], ["need_dce", "need_unroll"], {"need_unroll": True, "new": [1]})[form]
-        function["allocations"] = [self._allocation(names) for _ in range(s.between(0, 4))]
+        function["allocations"] = [self._allocation(names) for _ in range(s.count(4))]
         for item in function["allocations"]:
             self._aliases(item, names)
-        names.blocks = [self._name("Block", 5) for _ in range(s.between(0, 3))]
+        names.blocks = [self._name("Block", 5) for _ in range(s.count(3))]
         # references may point forward, so names come first
         names.instructions = [self._name("I-") for _ in range(4)]
         names.axes = []
@@ -303,7 +303,7 @@ class DocumentDrawer:
     def _block(self, name: str, names: _Names, depth: int) -> Json:
         s = self.source
         block: Json = {"name": name}
-        block["instructions"] = [self._instruction(names, depth) for _ in range(s.between(0, 3))]
+        block["instructions"] = [self._instruction(names, depth) for _ in range(s.count(4))]
         if s.chance(5):
             block["origin"] = "Penguin"
         return s.unknown(block, 5)

@@ -64,7 +64,7 @@ def documents(draw: st.DrawFn, *, bare_nonfinite: bool = True, odd_names: bool =
     Examples
     --------
     >>> from hypothesis import find
-    >>> find(documents(), lambda document: True)["version"]
+    >>> find(documents(), lambda document: statistics(document)["queue"] > 0)["version"]
     2
     """
     return DocumentDrawer(Source(draw), bare_nonfinite=bare_nonfinite, odd_names=odd_names).document()
@@ -171,14 +171,14 @@ class _LoopModule:
     def function(self, name: str) -> None:
         s = self.source
         s.begin()
-        storages = [draw_storage(s, f"t{number}") for number in range(s.between(0, 3))]
+        storages = [draw_storage(s, f"t{number}") for number in range(s.count(3))]
         allocations = [
             storage_set(s, storage, s.of(("Internal", "ExternalInput", "ExternalOutput"))) for storage in storages
         ]
         registers = [f"r{number}" for number in range(s.digit(3))]
         allocations += [bir.register(register) for register in registers]
         drawer = BodyDrawer(s, self.version, "I-", storages, registers)
-        blocks = [bir.block(f"Block{number + 1}", drawer.rows(s.between(0, 4), 3)) for number in range(s.of((1, 1, 2)))]
+        blocks = [bir.block(f"Block{number + 1}", drawer.rows(s.count(4), 3)) for number in range(s.of((1, 1, 2)))]
         drawer.add_edges(60)
         function = bir.function(name, allocations, blocks)
         form = s.digit(6)

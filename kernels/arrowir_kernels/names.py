@@ -10,9 +10,7 @@ Rows = NDArray[np.int64]
 
 
 @kernel
-def measure_names(
-    offsets: Rows, more_offsets: Rows, start: Rows, length: Rows, extra: Rows, out: Rows
-) -> None:
+def measure_names(offsets: Rows, more_offsets: Rows, start: Rows, length: Rows, extra: Rows, out: Rows) -> None:
     """Compute where each name of a new column begins: the first of two passes.
 
     Parameters
@@ -110,12 +108,19 @@ def fill_names(
 
 @kernel
 def free_suffixes(
-    offsets: Rows, data: Bytes, scope: NDArray[np.int32], fresh: NDArray[np.int8], slots: NDArray[np.uint64],
-    counts: NDArray[np.int32], scopes: NDArray[np.int32], out: NDArray[np.int32],
-) -> None:  # fmt: skip
+    offsets: Rows,
+    data: Bytes,
+    scope: NDArray[np.int32],
+    fresh: NDArray[np.int8],
+    slots: NDArray[np.uint64],
+    counts: NDArray[np.int32],
+    scopes: NDArray[np.int32],
+    out: NDArray[np.int32],
+) -> None:
     """Find for each fresh name the suffix that makes it free: 0 for none, n for `.n` (rule R6).
 
-    Names are compared by a 64-bit hash within their scope. The names that are taken stand first in the column, fresh ones after.
+    Names are compared by a 64-bit hash within their scope. The names that are taken stand first in the column, fresh
+    ones after.
 
     Parameters
     ----------
@@ -126,7 +131,8 @@ def free_suffixes(
     fresh
         1 where the name must be free, 0 where it is taken.
     slots, counts, scopes
-        Hash table, zeroed; its length is a power of two larger than twice the rows: hashes, last suffix tried, scopes + 1.
+        Hash table, zeroed; its length is a power of two larger than twice the rows: hashes, last suffix tried, scopes
+        + 1.
     out
         Filled, per row.
     """

@@ -102,7 +102,9 @@ def map_runs(
 
 
 @kernel
-def number_runs(start: NDArray[np.int64], length: NDArray[np.int64], value: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+def number_runs(
+    start: NDArray[np.int64], length: NDArray[np.int64], value: NDArray[np.int64], out: NDArray[np.int32]
+) -> None:
     """Write a counter into runs of an array: `out[start + i] = value + i`.
 
     Parameters

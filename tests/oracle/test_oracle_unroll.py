@@ -386,6 +386,23 @@ def test_u7_an_edge_of_the_inner_loop_makes_its_roots_inner_edges() -> None:
     assert edges(outcome, "z") == ["a-0", "a-1"]
 
 
+def test_u7_edges_on_the_loop_around_do_not_count_for_its_ends() -> None:
+    outcome = unrolled(loop("L", "i", (0, 2, 1), op("a", dependencies=["L"]), dependencies=["M"]), *mutual()[1:])
+    assert edges(outcome, "a-0") == ["a-0", "a-1", "m-0"]
+
+
+def mutual() -> list[Obj]:
+    return [
+        loop("L", "i", (0, 1, 1), op("a", dependencies=["M"])),
+        loop("M", "j", (0, 1, 1), op("m", dependencies=["L"])),
+    ]
+
+
+def test_u7_loops_on_each_other() -> None:
+    outcome = unrolled(*mutual())
+    assert (edges(outcome, "a-0"), edges(outcome, "m-0")) == (["m-0"], ["a-0"])
+
+
 def test_u7_n14_a_loop_without_trips_joins() -> None:
     empty = loop("L", "i", (0, 0, 1), op("a"), dependencies=[["p", "Flow"], ["q", "Flow"]])
     outcome = unrolled(op("p"), op("q"), empty, op("z", dependencies=[["q", "Anti"], ["L", "Anti"]]))
@@ -474,6 +491,8 @@ def test_r3_which_of_repeated_names() -> None:
     assert edges(outcome, "y") == ["a"]
     outcome = unrolled(op("y", dependencies=["a"]), loop("L", "i", (0, 1, 1), op("a")), op("a"))
     assert edges(outcome, "y") == ["a-0"]
+    outcome = unrolled(op("a", dependencies=["a"]), loop("L", "i", (0, 1, 1), op("a")))
+    assert edges(outcome, "a") == ["a-0"]
     outcome = unrolled(op("a"), loop("L", "i", (0, 1, 1), op("a")), op("z", dependencies=["a"]))
     assert edges(outcome, "z") == ["a"]
     outcome = unrolled(loop("L", "i", (0, 1, 1), op("a", dependencies=["a"])))

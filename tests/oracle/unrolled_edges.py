@@ -27,13 +27,17 @@ class Instance:
 
 @dataclass(eq=False)
 class Edge:
-    """An edge of an instance: `relation` is that of the result, `written` that of the file."""
+    """An edge of an instance: `relation` is that of the result, `written` that of the file.
+
+    It names its target by row and iteration. Which instances these are is asked for later: for a loop it
+    depends on the edges inside that loop.
+    """
 
     relation: str
     written: str
     entry: Any
-    on: Instruction | None
-    targets: list[Instance]
+    on: Instruction | None = None
+    index: Index = ()
 
 
 class UnrolledEdges:
@@ -74,7 +78,7 @@ class UnrolledEdges:
                     entries = instance.edges[edge.relation]
                     if edge.on is None:
                         entries.append(edge.entry)
-                    for target in edge.targets:
+                    for target in self.targets(edge):
                         entries.append(with_ref(edge.entry, Ref(target.source.name, target.node)))
             instance.renamed = self.renamed(instance)
 
@@ -111,7 +115,7 @@ class UnrolledEdges:
             )
         if on is None:
             # R5: a name that did not resolve stays.
-            return [Edge(written, written, entry, None, [])]
+            return [Edge(written, written, entry)]
         if not self.has_instances(on):
             return []
         relation, target_index, result = "dependencies", None, self.as_plain(entry)
@@ -129,7 +133,7 @@ class UnrolledEdges:
                 target_index = self.plain_index(on, common, (*index[: common - 1], carried))
         if target_index is None:
             return []
-        return [Edge(relation, written, result, on, self.instances_at(on, target_index))]
+        return [Edge(relation, written, result, on, target_index)]
 
     def has_predicates(self, entry: Any) -> bool:
         return isinstance(entry, list) and len(entry) > 3 and bool(entry[3])
@@ -181,11 +185,13 @@ class UnrolledEdges:
             scope = scope.inside((loop.obj.get("LoopAxis") or {}).get("name"), self.trips[loop][number])
         return scope
 
-    def instances_at(self, on: Instruction, index: Index) -> list[Instance]:
+    def targets(self, edge: Edge) -> list[Instance]:
         """An instruction's instance, or a loop's sinks in that outer iteration."""
-        if on in self.trips:
-            return self.ends_of(on, index)[1]
-        return [self.at[on, index]]
+        if edge.on is None:
+            return []
+        if edge.on in self.trips:
+            return self.ends_of(edge.on, edge.index)[1]
+        return [self.at[edge.on, edge.index]]
 
     def members(self, loop: Instruction, outer: Index) -> list[Instance]:
         depth = len(outer)
@@ -208,7 +214,7 @@ class UnrolledEdges:
                 for edge in self.edges_of(member, loop):
                     if edge.on is None or loop not in self.loops_of[edge.on]:
                         continue
-                    inside = [target for target in edge.targets if target in members]
+                    inside = [target for target in self.targets(edge) if target in members]
                     if inside:
                         dependent.add(member)
                     depended_on.update(target for target in inside if target is not member)

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -122,16 +123,11 @@ def test_v01_showing_millions_of_rows_makes_no_frame_and_derives_nothing(monkeyp
     small = named("m")
     tables = dict(small.tables)
     for name, parent in (("instructions", "block_id"), ("operands", "instruction_id")):
-        columns = dict.fromkeys(tables[name].columns)
-        columns |= {
-            parent: np.zeros(rows, np.int32),
-            "name": Strings(np.zeros(rows + 1, np.int64), np.empty(0, np.uint8)),
-        }
+        columns: dict[str, Any] = dict.fromkeys(tables[name].columns)
+        columns[parent] = np.zeros(rows, np.int32)
         if name == "instructions":
+            columns["name"] = Strings(np.zeros(rows + 1, np.int64), np.empty(0, np.uint8))
             columns["opcode"] = np.full(rows, small.tables[name]["opcode"][0], np.int16)
-        else:
-            del columns["name"]
-            columns["name"] = None
         tables[name] = Table(name, columns, rows)
     big = IR(tables, small.pools)
     from arrowir import arrow, derived
@@ -175,7 +171,9 @@ def test_no_colour_is_fixed() -> None:
 
 
 def test_a_pass_shows_how_modules_ended_and_what_was_said() -> None:
-    batch = concat([named("ok"), build.module(arch="trn9").ir("bad")])
+    bad = build.module(arch="trn9")
+    bad.function()
+    batch = concat([named("ok"), bad.ir("bad")])
     result = runtime_memory_reservation(batch)
     shown = Document(result._repr_html_())
     assert shown.text.startswith("runtime_memory_reservation: 1 changed, 1 failed")

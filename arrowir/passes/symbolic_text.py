@@ -1,0 +1,135 @@
+"""What becomes of the text of symbolic operands and of attributes, worked out once for each distinct text (rules U4, U6)."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from arrowir import expressions, extras, layouts
+from arrowir.expressions import Compiler, Program, Rest, Template, TextWriter
+from arrowir.passes.loop_nests import of_each
+from arrowir.store import Array, Pools
+
+NEED_UNROLL = '"need_unroll"'
+"""The attribute of a function that asks for unrolling, as it stands in text."""
+
+LOOPNEST = frozenset({"loopnest"})
+NOT_ATTRIBUTES = frozenset(
+    {
+        "name", "opcode", "ins", "indirection_ins", "outs", "dependencies", "loop_carried_dependencies",
+        "unroll_dependencies", "sync_info", "debug", "loopnest", "predicates", "blocks", "LoopAxis", "DynamicForLoopAxis",
+        "func_args", "func_outs", "arguments",
+    }
+)  # fmt: skip
+"""Members of an instruction in which expressions are not worked out (rule U6)."""
+
+
+def edited_layout(text: str, added: dict[str, str], dropped: Iterable[str]) -> str:
+    """Return a layout with keys added (or moved to where `added` says) and dropped, by the order of the keys as they were (F6)."""
+    members = {key: where for where, key in layouts.entries(text)}
+    return layouts.layout(
+        [(where, key) for key, where in expressions.edited(members, added, frozenset(dropped)).items()]
+    )
+
+
+def instruction_template(text: str) -> Template | None:
+    """Return what becomes of an instruction's text, None where nothing does."""
+    if '"kind"' not in text and '"terms"' not in text and '"loopnest"' not in text:
+        return None
+    template = expressions.attributes(text, NOT_ATTRIBUTES, LOOPNEST)
+    return template if template.changed or template.program.steps else None
+
+
+@lru_cache(65536)
+def addresses(text: str) -> tuple[Any, ...]:
+    """Return the parsed addresses of a symbolic operand; its other text members, as new text; the numbers of their placeholders."""
+    writer, first, separator, written = TextWriter(), 0, "{", []
+    for key, value in extras.members(text) if text else ():
+        if key == "addrs":
+            written = expressions.read(value, first) or []
+        elif key not in ("memref", "offset"):
+            writer.put(f"{separator}{extras.dump(key)}:{value}", first)
+            separator = ","
+        first += value.count(extras.PLACEHOLDER)
+    writer.put("{}" if separator == "{" else "}")
+    rest = writer.template(Program((), ()), True)
+    return tuple(written if isinstance(written, list) else [written]), rest.text(()), rest.kept
+
+
+def is_generic(text: str) -> bool:
+    """Tell whether a symbolic operand of a generic access keeps its kind: an address holds an argument of the access."""
+    return expressions.holds(list(addresses(text)[0]), "IndirectArgId")
+
+
+@lru_cache(65536)
+def offset_program(text: str) -> Program:
+    """Return what computes the offset of a symbolic operand: the sum of addresses times strides, which are given (rule U4)."""
+    compiler = Compiler()
+    offset = compiler.constant(0)
+    for dimension, address in enumerate(addresses(text)[0]):
+        value = compiler.value(address)
+        product = compiler.add("mul", value, compiler.add("given", dimension))
+        offset = compiler.add("add", offset, product)
+    return compiler.program((offset,))
+
+
+@lru_cache(65536)
+def generic_template(text: str) -> Template:
+    """Return what becomes of the text of an operand that keeps its kind: its addresses are worked out as far as they go."""
+    compiler, writer = Compiler(), TextWriter()
+    first, changed = 0, False
+    for place, (key, value) in enumerate(extras.members(text)):
+        writer.put(f"{',' if place else '{'}{extras.dump(key)}:")
+        folded = [Rest(None, False)]
+        if key == "addrs":
+            folded = [compiler.fold_in_place(each) for each in expressions.read(value, first) or []]
+        if any(each.changed for each in folded):
+            writer.put_value([each.tree for each in folded])
+            changed = True
+        else:
+            writer.put(value, first)
+        first += value.count(extras.PLACEHOLDER)
+    writer.put("}")
+    return writer.template(compiler.program(), changed)
+
+
+@lru_cache(65536)
+def immediate(text: str) -> tuple[tuple[str, ...], Program, tuple[int, ...]]:
+    """Return the texts of the values of a symbolic immediate, what computes which one is meant, and the placeholders that stay."""
+    values: tuple[str, ...] = ()
+    expression: Any = None
+    kept: list[int] = []
+    first = 0
+    for key, value in extras.members(text) if text else ():
+        slots = value.count(extras.PLACEHOLDER)
+        if key == "expr":
+            expression = expressions.read(value, first)
+        elif key == "value_list":
+            values = tuple(_value_text(item) for item in extras.items(value)) if value.startswith("[") else ()
+        elif key != "value":
+            kept.extend(range(first, first + slots))
+        first += slots
+    compiler = Compiler()
+    if any(extras.PLACEHOLDER in value for value in values):
+        number = compiler.fail("bad_expression").step  # an expression among the values
+    elif len(values) == 1:
+        number = compiler.constant(0)
+    elif expression is None:
+        number = compiler.constant(-1)
+    else:
+        number = compiler.value(expression)
+    return values, compiler.program((number,)), tuple(kept)
+
+
+def _value_text(item: str) -> str:
+    return dict(extras.members(item)).get("value", item) if item.startswith("{") else item
+
+
+def has_blocks(text: str) -> bool:
+    """Tell from a set's text whether it is a block tensor (rule U2)."""
+    return '"NBlocks"' in text and extras.parse(text).get("NBlocks") is not None
+
+
+def of_layouts(pools: Pools, ids: Array, holds: Callable[[str], bool]) -> Array:
+    """Tell for each row whether something holds of its layout."""
+    texts = pools.layouts.texts
+    return of_each(ids, len(texts), lambda i: holds(texts[i])) > 0

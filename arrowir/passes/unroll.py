@@ -1,0 +1,268 @@
+"""The pass `unroll`: loops with constant trip counts become straight-line code (rules U0 to U8)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from arrowir import diagnostics as diag
+from arrowir import layouts
+from arrowir import vocabulary as vocab
+from arrowir.diagnostics import Diagnostic
+from arrowir.ir import IR
+from arrowir.passes import symbolic_text as symbolic
+from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
+from arrowir.passes.iterations import Iterations
+from arrowir.passes.loop_nests import STRUCTURED, Loops, of_each
+from arrowir.passes.unroll_faults import Fault, Faults
+from arrowir.passes.unrolled_edges import TooManyEdges, UnrolledEdges
+from arrowir.passes.unrolled_tables import UnrolledTables, without_need_unroll
+from arrowir.passes.unrolled_text import GENERIC, SYMBOLIC, UnrolledText
+from arrowir.store import Array
+
+
+@dataclass(frozen=True)
+class Unroll(Pass):
+    """Unroll every loop, and work out what depends on loop axes: addresses, immediates, attributes, edges.
+
+    Works on all functions of a module. Instructions in loops are repeated for each iteration, with the iteration's number behind their
+    name; symbolic operands become physical, also outside loops. A module fails when one of its loops has no constant trip
+    count or several blocks, or when an expression cannot be worked out.
+
+    Parameters
+    ----------
+    shard_id
+        The value of the shard in expressions (rule U5).
+    max_instructions
+        The largest number of instructions that a module may have afterwards (rule O6).
+
+    Examples
+    --------
+    >>> import arrowir as air
+    >>> ir = air.read("data/samples/bir_json_example.json")
+    >>> air.passes.unroll(ir).status.to_list()
+    ['changed']
+    """
+
+    name: ClassVar[str] = "unroll"
+
+    shard_id: int = 0
+    max_instructions: int = MAX_INSTRUCTIONS
+
+    def plan(self, ir: IR, active: Array) -> Plan:
+        """Decide what becomes of every row; see `Pass.plan`."""
+        status = np.full(len(ir), UNCHANGED, np.int8)
+        module = ir.tables["functions"]["module_id"]
+        work, changes = unroll_needs(ir)
+        found: dict[int, Diagnostic] = {}
+
+        def fail(functions: dict[int, Diagnostic]) -> None:
+            for function in sorted(functions):
+                found.setdefault(int(module[function]), functions[function])
+
+        wanted = work & active[module]
+        loops = Loops(ir, wanted, self.shard_id)
+        faults = loops.check()
+        fail({function: faults.diagnostic(function) for function in faults.first})
+        fail(self._too_large(ir, active, loops, wanted, set(found)))
+        prepared = None
+        while True:
+            wanted &= ~np.isin(module, list(found))
+            if not wanted.any():
+                break
+            prepared = _prepare(ir, wanted, self.shard_id)
+            if isinstance(prepared, UnrolledTables):
+                break
+            fail(prepared)
+        status[module[wanted & changes]] = CHANGED
+        status[list(found)] = FAILED
+        return Plan(status, [found[m] for m in sorted(found)], prepared)
+
+    def _too_large(self, ir: IR, active: Array, loops: Loops, wanted: Array, failed: set[int]) -> dict[int, Diagnostic]:
+        """Rule O6: the size is checked before anything is made."""
+        functions = ir.tables["functions"]
+        rows = np.where(wanted, loops.function_rows(), _rows(ir))
+        total = np.zeros(len(ir), rows.dtype)
+        np.add.at(total, functions["module_id"], rows)
+        found: dict[int, Diagnostic] = {}
+        touched = np.zeros(len(ir), bool)
+        touched[functions["module_id"][wanted]] = True
+        for m in np.flatnonzero(active & touched & (total > self.max_instructions).astype(bool)).tolist():
+            if m not in failed:
+                message = f"{total[m]} instructions would result, more than the {self.max_instructions} of `max_instructions`"
+                first = int(np.flatnonzero(functions["module_id"] == m)[0])
+                found[first] = diag.make("too_many_instructions", message, module_id=m)
+        return found
+
+    def apply(self, ir: IR, plan: Plan) -> IR:
+        """Make the new tables; see `Pass.apply`."""
+        assert isinstance(plan.edit, UnrolledTables)
+        return plan.edit.build()
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A batch with some functions unrolled."""
+
+    ir: IR
+    """The batch; functions that failed are as they were."""
+    failures: dict[int, Diagnostic]
+    """By function what kept it from being unrolled."""
+
+
+def expand(ir: IR, functions: Array, shard_id: int = 0, *, max_instructions: int = MAX_INSTRUCTIONS) -> Expansion:
+    """Unroll some functions of a batch and leave all else as it is (rule N3).
+
+    Parameters
+    ----------
+    ir
+        The batch; it is not changed.
+    functions
+        Mask of the functions.
+    shard_id
+        The value of the shard in expressions.
+    max_instructions
+        The largest number of instructions that a function may have afterwards.
+
+    Returns
+    -------
+    Expansion
+        The new batch, and what went wrong. Functions keep their ids; those of instructions and what they own change.
+
+    Examples
+    --------
+    >>> import arrowir as air
+    >>> ir = air.read("data/samples/bir_json_example.json")
+    >>> expand(ir, np.ones(ir.count("functions"), bool)).failures
+    {}
+    """
+    wanted = np.asarray(functions, bool) & unroll_needs(ir)[0]
+    loops = Loops(ir, wanted, shard_id)
+    faults = loops.check()
+    found = {function: faults.diagnostic(function) for function in sorted(faults.first)}
+    rows = loops.function_rows()
+    for function in np.flatnonzero(wanted & (rows > max_instructions).astype(bool)).tolist():
+        name = ir.tables["functions"].text()[function]
+        message = f"{rows[function]} instructions would come of `{name}`, more than the {max_instructions} that are allowed"
+        about: dict[str, Any] = {"module_id": int(ir.tables["functions"]["module_id"][function]), "function": name}
+        found.setdefault(function, diag.make("too_many_instructions", message, function_id=function, **about))
+    while True:
+        wanted[list(found)] = False
+        if not wanted.any():
+            return Expansion(ir, found)
+        prepared = _prepare(ir, wanted, shard_id)
+        if isinstance(prepared, UnrolledTables):
+            return Expansion(prepared.build(), found)
+        found |= prepared
+
+
+def predicted_rows(ir: IR, shard_id: int = 0) -> Array:
+    """Return how many instructions each function would have after unrolling, without unrolling it (rule O6).
+
+    A loop that cannot be unrolled counts as it stands. Numbers beyond 64 bits are given as the largest that fits.
+
+    Parameters
+    ----------
+    ir
+        The batch.
+    shard_id
+        The value of the shard in loop bounds.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, one for each function.
+    """
+    rows = Loops(ir, np.ones(ir.count("functions"), bool), shard_id).function_rows()
+    return np.array([min(n, 2**63 - 1) for n in rows.tolist()], np.int64) if rows.dtype == object else rows
+
+
+def needs_unroll(ir: IR) -> Array:
+    """Tell for each function whether unrolling would change its document, or could fail.
+
+    Parameters
+    ----------
+    ir
+        The batch.
+
+    Returns
+    -------
+    numpy.ndarray
+        A mask over functions.
+    """
+    return unroll_needs(ir)[0]
+
+
+def unroll_needs(ir: IR) -> tuple[Array, Array]:
+    """Return for each function whether there is work to do, and whether the work changes the document."""
+    instructions, operands, texts = ir.tables["instructions"], ir.tables["operands"], ir.pools.extras.texts
+    rows = len(instructions)
+    loops = Loops(ir, np.ones(ir.count("functions"), bool), 0)
+    looked_at = loops.looked_at[loops.block] if rows else np.zeros(0, bool)
+    work, changes = np.zeros(rows, bool), np.zeros(rows, bool)
+    opcode = loops.opcode
+    changes |= np.isin(opcode, STRUCTURED)
+    changes |= symbolic.of_layouts(ir.pools, instructions["layout"], lambda t: layouts.source(t, "loopnest") is not None)
+    if instructions.has("extra"):
+        kind = of_each(instructions["extra"], len(texts), lambda i: _instruction_needs(texts[i]))
+        work |= kind > 0
+        changes |= kind == 2
+    if len(operands):
+        symbolic_kind = np.flatnonzero(np.isin(operands["kind"], (*SYMBOLIC, vocab.OPERAND_SYMBOLIC_IMM_VALUE)))
+        owner, text = operands["instruction_id"][symbolic_kind], operands["extra"][symbolic_kind]
+        work[owner] = True
+        keeps = np.isin(opcode[owner], GENERIC) & np.isin(operands["kind"][symbolic_kind], SYMBOLIC)
+        kind = of_each(text, len(texts), lambda i: _operand_stays(texts[i]))
+        changes[owner[~(keeps & (kind == 1))]] = True
+    dependencies = ir.tables["dependencies"]
+    if len(dependencies):
+        indexed = np.flatnonzero(dependencies["relation"] == vocab.RELATION_UNROLL)
+        work[dependencies["instruction_id"][indexed]] = True
+        changes[dependencies["instruction_id"][indexed[dependencies["on_instruction_id"][indexed] >= 0]]] = True
+    work |= changes
+    function = ir.array("instructions", "function_id")
+    found = []
+    for mask in (work, changes):
+        of_function = np.zeros(ir.count("functions"), bool)
+        of_function[function[mask & looked_at]] = True
+        found.append(of_function)
+    attributes = of_each(ir.tables["functions"]["attributes"], len(texts), lambda i: without_need_unroll(texts[i]) != texts[i])
+    return found[0] | (attributes > 0), found[1] | (attributes > 0)
+
+
+def _instruction_needs(text: str) -> int:
+    """Tell from an instruction's text whether unrolling looks at it (1) or changes it (2)."""
+    template = symbolic.instruction_template(text)
+    if template is not None:
+        return 2 if template.changed else 1
+    return int('"predicates"' in text)
+
+
+def _operand_stays(text: str) -> bool:
+    """Tell whether a symbolic operand of a generic access stays as it is."""
+    return symbolic.is_generic(text) and not symbolic.generic_template(text).changed
+
+
+def _rows(ir: IR) -> Array:
+    """Return how many instructions each function has."""
+    function = ir.array("instructions", "function_id")
+    return np.bincount(function[function >= 0], minlength=ir.count("functions"))
+
+
+def _prepare(ir: IR, functions: Array, shard_id: int) -> UnrolledTables | dict[int, Diagnostic]:
+    """Decide everything about some functions; return what makes the tables, or the faults."""
+    iterations = Iterations(Loops(ir, functions, shard_id))
+    faults = Faults(ir)
+    text = UnrolledText(iterations, shard_id, faults)
+    text.find()
+    edges = UnrolledEdges(iterations, shard_id, faults)
+    try:
+        found = edges.find()
+    except TooManyEdges as many:
+        instruction, count = many.args
+        message = f"{count} edges would come of the edges of this loop and on it; depend on single instructions instead"
+        faults.add(Fault((2,), "not_supported", message, instruction))
+        found = None
+    if faults.first or found is None:
+        return {function: faults.diagnostic(function) for function in sorted(faults.first)}
+    return UnrolledTables(iterations, text, edges, found)

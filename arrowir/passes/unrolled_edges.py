@@ -1,0 +1,453 @@
+"""Dependencies of unrolled instructions (rule U7)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from arrowir import expressions, extras
+from arrowir import vocabulary as vocab
+from arrowir.edit import expand
+from arrowir.passes.gap_edges import source_edges
+from arrowir.passes.iterations import Iterations, Links
+from arrowir.passes.loop_nests import of_each
+from arrowir.passes.loop_values import LoopValues, Subjects
+from arrowir.passes.unroll_faults import Fault, Faults, first_places
+from arrowir.store import Array
+
+MAX_EDGES = 100_000_000
+"""Edges of and on loops that may come of one function: loops that wait for loops can have one for each pair of iterations."""
+
+_OWN = 2**30
+"""Deeper than any loop: the level of what is no loop's."""
+
+_PLAIN, _CARRIED, _STAYS, _INDEXED, _UNRESOLVED, _GONE = range(6)
+
+
+@dataclass
+class Edges:
+    """The edges of the result, in order."""
+
+    owner: Array
+    """Row of the result."""
+    source: Array
+    """The source edge that each comes from."""
+    on: Array
+    """Row of the result, -1 where the name did not resolve."""
+
+
+@dataclass
+class _Found:
+    """Edges on the way: of an instruction of the result, or of a loop in one instance of its block."""
+
+    owner: Array
+    """Row of the result; for a loop the instance of its block."""
+    source: Array
+    target: Array
+    """The instance of the block of what they are on; -1 for unresolved names."""
+
+    def pick(self, which: Array) -> "_Found":
+        return _Found(self.owner[which], self.source[which], self.target[which])
+
+    def join(self, other: "_Found") -> "_Found":
+        return _Found(*(np.concatenate((getattr(self, k), getattr(other, k))) for k in ("owner", "source", "target")))
+
+
+class UnrolledEdges:
+    """Works out the edges of all instances.
+
+    Parameters
+    ----------
+    iterations
+        The instances.
+    shard_id
+        The value of the shard.
+    faults
+        Gets what is wrong.
+    """
+
+    def __init__(self, iterations: Iterations, shard_id: int, faults: Faults) -> None:
+        self.iterations = iterations
+        self.loops = iterations.loops
+        self.ir = self.loops.ir
+        self.shard_id = shard_id
+        self.faults = faults
+        self.alive = iterations.count[self.loops.block] > 0
+        gap = np.zeros(len(self.alive), bool)
+        gap[self.loops.rows] = self.alive[self.loops.rows] & (iterations.trips == 0)
+        looked_at = self.loops.looked_at[self.loops.block]
+        self.edges = source_edges(self.ir, gap, looked_at & self.alive)
+        self.has_instances = self.alive & ~gap
+        self.edges = self.edges.pick(self.has_instances[self.edges.owner])
+        self._look_at_edges(looked_at)
+
+    # -- edges as written -----------------------------------------------------------------------------------------------
+
+    def _look_at_edges(self, looked_at: Array) -> None:
+        """Say of each source edge what becomes of it."""
+        edges, iterations = self.edges, self.iterations
+        resolved = edges.on >= 0
+        goes = resolved & ~self.has_instances[np.maximum(edges.on, 0)] if len(edges) else resolved
+        self.mode = np.where(resolved, _PLAIN, _UNRESOLVED)
+        self.mode[goes] = _GONE
+        self.linked = np.flatnonzero(resolved & ~goes)
+        self.links = Links(iterations, self.loops.block[edges.owner[self.linked]], edges.on[self.linked])
+        self.link = np.full(len(edges), -1, np.int64)
+        self.link[self.linked] = np.arange(len(self.linked))
+        relation = edges.relation[self.linked]
+        opaque = ~looked_at[edges.owner[self.linked]]
+        carried = (relation == vocab.RELATION_LOOP_CARRIED) & (self.links.depth > 0)
+        modes = np.full(len(self.linked), _PLAIN)
+        modes[(relation == vocab.RELATION_LOOP_CARRIED) | opaque] = _STAYS
+        modes[carried & ~opaque] = _CARRIED
+        modes[(relation == vocab.RELATION_UNROLL) & ~opaque] = _INDEXED
+        self.mode[self.linked] = modes
+        self.cut = (self.mode == _CARRIED) | (self.mode == _INDEXED)
+        """Edges that become plain ones, with a name and a kind alone."""
+        self.relation = np.where(self.cut, vocab.RELATION_PLAIN, edges.relation)
+        self._look_at_extras(looked_at[edges.owner])
+
+    def _look_at_extras(self, looked_at: Array) -> None:
+        edges, pool = self.edges, self.ir.pools.extras
+        self.distance = np.ones(len(edges), np.int64)
+        some = np.flatnonzero(self.mode == _CARRIED)
+        if len(some):
+            self.distance[some] = of_each(edges.extra[some], len(pool), lambda i: _distance(pool[i]), absent=1)
+            for k in some[self.distance[some] < 1].tolist():
+                what = extras.parse(pool[int(edges.extra[k])])[1]
+                self._edge_fault(
+                    k, "bad_distance", f"has distance {extras.dump(what)}; it must be an integer of at least 1"
+                )
+        some = np.flatnonzero((edges.relation == vocab.RELATION_UNROLL) & looked_at)
+        if len(some):
+            predicated = of_each(edges.extra[some], len(pool), lambda i: _has_predicates(pool[i]))
+            for k in some[predicated > 0].tolist():
+                self._edge_fault(k, "predicated_dependency", "has predicates; lower them first")
+        some = np.flatnonzero(self.mode == _INDEXED)
+        if len(some):
+            found = of_each(edges.extra[some], len(pool), lambda i: len(_indices(pool[i])))
+            wanted = self.iterations.depth[self.loops.block[edges.on[some]]]
+            for k, has, needs in zip(some.tolist(), found.tolist(), wanted.tolist(), strict=True):
+                if has != needs:
+                    loops = "1 loop" if needs == 1 else f"{needs} loops"
+                    self._edge_fault(
+                        k, "index_rank_mismatch", f"has {has} index expressions for {loops}; give one for each loop"
+                    )
+
+    def _edge_fault(self, k: int, code: str, message: str) -> None:
+        """Note a fault that an edge has in each instance: it is met in the first."""
+        owner = int(self.edges.owner[k])
+        first = self.iterations.first[self.loops.block[owner]]
+        self._fault(k, int(first), code, message)
+
+    def _fault(self, k: int, instance: int, code: str, message: str) -> None:
+        """Note a fault of an edge in an instance; edges of a loop are looked at after those of what it holds."""
+        owner, iterations = int(self.edges.owner[k]), self.iterations
+        place = int(iterations.begin[instance] + iterations.within[owner])
+        after = 0
+        if iterations.is_loop[owner]:
+            place += int(self.loop_rows(np.array([owner]))[0]) - 1
+            after = 1 + int(iterations.depth.max()) - int(iterations.depth[self.loops.block[owner]])
+        names, on = self.ir.pools.names, int(self.edges.on[k])
+        name = names[int(self.edges.name[k])] if on < 0 else self.ir.tables["instructions"].text()[on]
+        self.mode[k] = _GONE
+        self.faults.add(Fault((1, place, after, k), code, f"the dependency on `{name}` {message}", owner))
+
+    def loop_rows(self, rows: Array) -> Array:
+        """Return how many rows come of loop instructions in one instance of their block."""
+        body = np.zeros(len(self.loops.rows), np.int64)
+        bodies = np.flatnonzero(self.iterations.is_body)
+        body[self.loops.owning_loop[bodies]] = self.iterations.sizes[bodies]
+        number = self.loops.number[rows]
+        return self.iterations.trips[number] * body[number]
+
+    # -- edges of instances ---------------------------------------------------------------------------------------------
+
+    def find(self) -> Edges:
+        """Return all edges of the result; where faults were found it means nothing."""
+        edges, iterations = self.edges, self.iterations
+        keeps = np.flatnonzero(self.mode != _GONE)
+        owner = edges.owner[keeps]
+        of_loop = iterations.is_loop[owner]
+        own, of_loops = keeps[~of_loop], keeps[of_loop]
+        # Of instructions: for each row of the result the edges of the row that it comes from.
+        first = np.searchsorted(edges.owner[own], np.arange(len(self.alive) + 1))
+        counts = np.diff(first)[iterations.source]
+        row = np.repeat(np.arange(iterations.rows), counts)
+        source = own[expand(first[iterations.source], counts)]
+        target = self._targets(source, iterations.instance[row])
+        found = _Found(row, source, target).pick((target >= 0) | (self.mode[source] == _UNRESOLVED))
+        on_loop = self._on_loop(found.source)
+        if not len(of_loops) and not on_loop.any():
+            return self._ordered(found, None)
+        # Of loops: for each instance of the block that the loop stands in.
+        block = self.loops.block[edges.owner[of_loops]]
+        source = np.repeat(of_loops, iterations.count[block])
+        instance = expand(iterations.first[block], iterations.count[block])
+        target = self._targets(source, instance)
+        loops = _Found(instance, source, target).pick((target >= 0) | (self.mode[source] == _UNRESOLVED))
+        return self._spread(found.pick(~on_loop), found.pick(on_loop), loops)
+
+    def _on_loop(self, source: Array) -> Array:
+        on = self.edges.on[source]
+        return (on >= 0) & self.iterations.is_loop[np.maximum(on, 0)]
+
+    def _targets(self, source: Array, instance: Array) -> Array:
+        """Return the instance that each edge is on; -1 where there is none."""
+        target = np.full(len(source), -1, np.int64)
+        mode = self.mode[source]
+        if not len(source):
+            return target
+        simple = (mode == _PLAIN) | (mode == _STAYS)
+        if simple.all():
+            return self.links.follow(self.link[source], instance)
+        target[simple] = self.links.follow(self.link[source[simple]], instance[simple])
+        carried = np.flatnonzero(mode == _CARRIED)
+        target[carried] = self.links.follow(
+            self.link[source[carried]], instance[carried], self.distance[source[carried]]
+        )
+        indexed = np.flatnonzero(mode == _INDEXED)
+        if len(indexed):
+            target[indexed] = self._indexed(source[indexed], instance[indexed])
+        return target
+
+    def _indexed(self, source: Array, instance: Array) -> Array:
+        """Return the instances that index expressions lead to; -1 where one is out of range."""
+        edges, pool = self.edges, self.ir.pools.extras
+        distinct, place = np.unique(edges.extra, return_inverse=True)
+        first = {i: k for k, i in enumerate(distinct.tolist())}
+        programs = [expressions.Program((), ()) for _ in distinct]
+        for i in np.unique(edges.extra[source]).tolist():
+            programs[first[i]] = _index_program(pool[i])
+        subjects = Subjects("dependencies", edges.carrier, self.loops.block[edges.owner], place, programs, edges.joined)
+        target = np.full(len(source), -1, np.int64)
+        for cells, program, result in LoopValues(self.iterations, self.shard_id).run(subjects, source, instance):
+            target[cells] = self._instances_at(source[cells], program, result)
+            bad = (result.fault > 0) & (target[cells] == -2)
+            self._value_faults(source[cells][bad], instance[cells][bad], result.fault[bad])
+        return target
+
+    def _instances_at(self, source: Array, program: expressions.Program, result: expressions.Run) -> Array:
+        """Turn index values into instances; -1 where one is out of range, -2 where one failed before that."""
+        iterations, loops = self.iterations, self.loops
+        first = iterations.first[loops.block[self.edges.on[source]]]
+        flat = np.zeros(len(source), np.int64)
+        state = np.zeros(len(source), np.int64)
+        for depth, step in enumerate(program.results, 1):
+            failed = (result.fault > 0) & (result.at <= step)
+            state[(state == 0) & failed] = -2
+            loop = loops.owning_loop[iterations.block[iterations.at_depth(depth)[first]]]
+            lower, stride, trips = loops.lower[loop], loops.stride[loop], iterations.trips[loop]
+            value = result.whole(step)
+            last = lower + (trips - 1) * stride
+            inside = (value >= np.minimum(lower, last)) & (value <= np.maximum(lower, last))
+            away = _away(value, inside, lower, last)
+            inside &= (away % stride == 0).astype(bool)
+            state[(state == 0) & ~inside] = -1
+            flat = flat * trips + np.where(inside, away // stride, 0).astype(np.int64)
+        return np.where(state < 0, state, first + flat)
+
+    def _value_faults(self, source: Array, instance: Array, fault: Array) -> None:
+        """Note the first fault of each function among index expressions."""
+        if not len(source):
+            return
+        owner = self.edges.owner[source]
+        place = self.iterations.begin[instance] + self.iterations.within[owner]
+        loop = self.iterations.is_loop[owner]
+        place[loop] += self.loop_rows(owner[loop]) - 1
+        depth = np.where(loop, -self.iterations.depth[self.loops.block[owner]], -(2**31))
+        for k in first_places(self.ir.array("instructions", "function_id")[owner], place, depth, source).tolist():
+            code = expressions.FAULTS[int(fault[k])]
+            self._fault(
+                int(source[k]),
+                int(instance[k]),
+                code,
+                f"has an index that cannot be worked out: {expressions.EXPLAINED[code]}",
+            )
+
+    # -- edges of and on loops --------------------------------------------------------------------------------------------
+
+    def _spread(self, plain: _Found, on_loops: _Found, of_loops: _Found) -> Edges:
+        """Give the edges of loops to the roots of their instances, and those on loops to the sinks, innermost loops first."""
+        edges, iterations, loops = self.edges, self.iterations, self.loops
+        depth_of = iterations.depth[loops.block]
+        # How deep the outermost loop is that an edge involves; it counts for loops further out alone (rule N14: inside the body).
+        of_depth = depth_of[edges.owner[of_loops.source]]
+        target_loop = self._on_loop(of_loops.source)
+        target_depth = np.where(target_loop, depth_of[np.maximum(edges.on[of_loops.source], 0)], _OWN)
+        of_least = np.minimum(of_depth, target_depth)
+        on_least = depth_of[edges.on[on_loops.source]]
+        involved = np.unique(
+            np.concatenate(
+                (edges.owner[of_loops.source], edges.on[on_loops.source], edges.on[of_loops.source][target_loop])
+            )
+        )
+        ends = _Ends(self, involved)
+        done = _Spread(plain.owner, plain.source, self._rows_at(plain), np.full(len(plain.owner), _OWN))
+        for depth in sorted({*depth_of[involved].tolist()}, reverse=True):
+            ends.find(depth, done)
+            done = done.join(self._to_sinks(on_loops.pick(on_least == depth), ends))
+            done = done.join(self._from_roots(of_loops.pick(of_least == depth), ends))
+        found = _Found(done.owner, done.source, done.on)
+        return self._ordered(found, done.level)
+
+    def _rows_at(self, found: _Found) -> Array:
+        """Return the rows that edges on instructions are on."""
+        on = self.edges.on[found.source]
+        at = np.maximum(found.target, 0)
+        return np.where(on >= 0, self.iterations.begin[at] + self.iterations.within[np.maximum(on, 0)], -1)
+
+    def _to_sinks(self, found: _Found, ends: "_Ends") -> "_Spread":
+        rows, count = ends.sinks(self.edges.on[found.source], found.target)
+        which = np.repeat(np.arange(len(count)), count)
+        return _Spread(found.owner[which], found.source[which], rows, np.full(len(which), _OWN))
+
+    def _from_roots(self, found: _Found, ends: "_Ends") -> "_Spread":
+        """Give the edges of loops to their roots, on sinks where they are on loops."""
+        on_loop = self._on_loop(found.source)
+        simple, nested = found.pick(~on_loop), found.pick(on_loop)
+        sinks = self._to_sinks(nested, ends)
+        owner = np.concatenate((simple.owner, sinks.owner))
+        source = np.concatenate((simple.source, sinks.source))
+        on = np.concatenate((self._rows_at(simple), sinks.on))
+        rows, count = ends.roots(self.edges.owner[source], owner)
+        which = np.repeat(np.arange(len(count)), count)
+        level = self.iterations.depth[self.loops.block[self.edges.owner[source]]]
+        return _Spread(rows, source[which], on[which], level[which])
+
+    def _ordered(self, found: _Found, level: Array | None) -> Edges:
+        """Put edges in order: by row, by relation, by relation as written, own ones first, then those of loops from the inside out."""
+        source = found.source
+        if level is None:
+            on = self._rows_at(found)
+            key = found.owner * 3 + self.relation[source]
+            if (key[1:] >= key[:-1]).all():
+                return Edges(found.owner, source, on)
+            order = np.argsort(key, kind="stable")
+            return Edges(found.owner[order], source[order], on[order])
+        written = self.edges.relation[source]
+        order = np.lexsort((found.target, source, -level, written, self.relation[source], found.owner))
+        return Edges(found.owner[order], source[order], found.target[order])
+
+
+class TooManyEdges(Exception):  # noqa: N818
+    """More edges than can be made; the arguments are a loop that they are of or on, and their number."""
+
+
+@dataclass
+class _Spread:
+    """Edges between rows of the result; `level` is how deep the loop is whose edge it was, large for an own one."""
+
+    owner: Array
+    source: Array
+    on: Array
+    level: Array
+
+    def join(self, other: "_Spread") -> "_Spread":
+        return _Spread(
+            *(np.concatenate((getattr(self, k), getattr(other, k))) for k in ("owner", "source", "on", "level"))
+        )
+
+
+class _Ends:
+    """Roots and sinks of loops that edges name: rows without an edge inside the loop, rows on which no other in it depends."""
+
+    def __init__(self, edges: UnrolledEdges, involved: Array) -> None:
+        self.edges = edges
+        self.involved = involved
+        self._roots: dict[int, Array] = {}
+        self._sinks: dict[int, Array] = {}
+
+    def find(self, depth: int, done: _Spread) -> None:
+        """Find the ends of the loops of a depth, given the edges of and on deeper ones."""
+        iterations, loops, edges = self.edges.iterations, self.edges.loops, self.edges.edges
+        of_depth = self.involved[iterations.depth[loops.block[self.involved]] == depth]
+        needed = np.zeros(len(loops.rows), bool)
+        needed[loops.number[of_depth]] = True
+        # What comes of one loop in one outer iteration is known by the first instance of its body there.
+        around = iterations.at_depth(depth + 1)
+        at = np.maximum(around, 0)
+        region = np.where(
+            (around >= 0) & needed[loops.owning_loop[iterations.block[at]]], at - iterations.iteration[at], -1
+        )
+        of_row = region[iterations.instance]
+        inside = np.flatnonzero((done.on >= 0) & (of_row[done.owner] >= 0))
+        inside = inside[of_row[done.owner[inside]] == of_row[done.on[inside]]]
+        # Edges of and on the loop itself, or one around it, do not count.
+        on_depth = iterations.depth[loops.block[edges.on[done.source[inside]]]]
+        inside = inside[(on_depth > depth) & (done.level[inside] > depth)]
+        dependent = np.zeros(iterations.rows, bool)
+        dependent[done.owner[inside]] = True
+        needed_by_others = np.zeros(iterations.rows, bool)
+        others = inside[done.owner[inside] != done.on[inside]]
+        needed_by_others[done.on[others]] = True
+        self._roots[depth] = np.flatnonzero((of_row >= 0) & ~dependent)
+        self._sinks[depth] = np.flatnonzero((of_row >= 0) & ~needed_by_others)
+
+    def roots(self, loop_row: Array, instance: Array) -> tuple[Array, Array]:
+        """Return the roots of loops, each in one instance of its block: all rows behind each other, and how many each has."""
+        return self._within(self._roots, loop_row, instance)
+
+    def sinks(self, loop_row: Array, instance: Array) -> tuple[Array, Array]:
+        """Return the sinks of loops, like `roots`."""
+        return self._within(self._sinks, loop_row, instance)
+
+    def _within(self, ends: dict[int, Array], loop_row: Array, instance: Array) -> tuple[Array, Array]:
+        iterations, loops = self.edges.iterations, self.edges.loops
+        begin = iterations.place(loop_row, instance)
+        end = begin + self.edges.loop_rows(loop_row)
+        depth = iterations.depth[loops.block[loop_row]]
+        first, count = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.int64)
+        rows: list[Array] = []
+        base = 0
+        for each in np.unique(depth).tolist():
+            mine = depth == each
+            low, high = np.searchsorted(ends[each], begin[mine]), np.searchsorted(ends[each], end[mine])
+            first[mine], count[mine] = low + base, high - low
+            rows.append(ends[each])
+            base += len(ends[each])
+        if int(count.sum()) > MAX_EDGES:
+            function = self.edges.ir.array("instructions", "function_id")[loop_row]
+            totals = np.bincount(function, weights=count)
+            if totals.max() > MAX_EDGES:
+                most = int(totals.argmax())
+                raise TooManyEdges(int(loop_row[function == most][0]), int(totals[most]))
+        return (np.concatenate(rows)[expand(first, count)] if rows else np.zeros(0, np.int64)), count
+
+
+def _distance(text: str) -> int:
+    """Return the distance of a loop-carried edge, 1 by default; 0 for one that is wrong."""
+    written = extras.parse(text)[1:2]
+    if written and isinstance(written[0], list):
+        written = written[0]
+    if not written or written[0] is None:
+        return 1
+    return min(written[0], 2**62) if isinstance(written[0], int) and written[0] >= 1 else 0
+
+
+def _has_predicates(text: str) -> bool:
+    parsed = extras.parse(text)
+    return len(parsed) > 2 and bool(parsed[2])
+
+
+def _indices(text: str) -> list[Any]:
+    """Return the index expressions of an unroll dependency, parsed."""
+    parsed = expressions.read(text)
+    return parsed[1] if len(parsed) > 1 and isinstance(parsed[1], list) else []
+
+
+def _index_program(text: str) -> expressions.Program:
+    compiler = expressions.Compiler()
+    return compiler.program([compiler.value(index) for index in _indices(text)])
+
+
+def _away(value: Array, inside: Array, lower: Array, last: Array) -> Array:
+    """Return how far values are from the first one of their range; 0 for those outside."""
+    if max(int(np.abs(a.astype(np.float64)).max(initial=0)) for a in (lower, last)) < 2**61:
+        return np.where(inside, value - lower, 0)
+    return np.where(inside, value, lower).astype(object) - lower.astype(object)
+
+
+def cut_extra(text: str) -> str:
+    """Return what follows the name in an edge that becomes a plain one: its kind."""
+    return f"[{','.join(extras.items(text)[:1])}]"

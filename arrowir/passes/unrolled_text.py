@@ -1,0 +1,484 @@
+"""Operands and attributes of unrolled instructions: addresses become offsets, expressions become numbers (rules U2, U4, U6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from arrowir import expressions, extras, layouts
+from arrowir import vocabulary as vocab
+from arrowir.derived import take
+from arrowir.edit import expand
+from arrowir.expressions import Program, Template
+from arrowir.passes import symbolic_text as symbolic
+from arrowir.passes.iterations import Iterations
+from arrowir.passes.loop_nests import of_each
+from arrowir.passes.loop_values import TABLE_CODES, LoopValues, Subjects
+from arrowir.passes.unroll_faults import Fault, Faults, first_places
+from arrowir.store import Array, starts
+
+SYMBOLIC = (vocab.OPERAND_SYMBOLIC_AP, vocab.OPERAND_SYMBOLIC_PWAP)
+GENERIC = (vocab.OP_GENERIC_INDIRECT_LOAD, vocab.OP_GENERIC_INDIRECT_SAVE)
+
+
+
+_ITEM_BYTES = np.array((*vocab.DTYPE_BYTES, 0), np.int64)
+
+
+@dataclass
+class Patch:
+    """New cells of a column in some rows of the result."""
+
+    rows: Array
+    columns: dict[str, Array]
+
+
+@dataclass
+class UnrolledText:
+    """What becomes of operands and attributes.
+
+    Parameters
+    ----------
+    iterations
+        The instances.
+    shard_id
+        The value of the shard.
+    faults
+        Gets what is wrong.
+    """
+
+    iterations: Iterations
+    shard_id: int
+    faults: Faults
+    operand_source: Array = field(init=False)
+    """For each operand of the result the one that it comes from."""
+    operand_owner: Array = field(init=False)
+    """For each operand of the result its instruction there."""
+    operand_patches: list[Patch] = field(default_factory=list[Patch])
+    instruction_patches: list[Patch] = field(default_factory=list[Patch])
+    kept_references: Array = field(init=False)
+    """Mask of the references whose placeholders stay."""
+
+    def __post_init__(self) -> None:
+        iterations = self.iterations
+        self.loops = iterations.loops
+        self.ir = self.loops.ir
+        self.values = LoopValues(iterations, self.shard_id)
+        self.texts = self.ir.pools.extras.texts
+        operands = self.ir.tables["operands"]
+        first = operands.bounds(len(self.loops.block))
+        counts = np.diff(first)[iterations.source]
+        self.operand_source = expand(first[iterations.source], counts)
+        self.operand_owner = np.repeat(np.arange(iterations.rows), counts)
+        self.kept_references = np.ones(self.ir.count("references"), bool)
+        self.worked = self.loops.looked_at[self.loops.block] & (iterations.repeats > 0)
+        """Mask of the instructions whose operands and attributes are worked out."""
+
+    def find(self) -> None:
+        """Work everything out."""
+        self._attributes()
+        self._block_tensors()
+        operands = self.ir.tables["operands"]
+        worked = self.worked[operands["instruction_id"]]
+        rows = np.flatnonzero(worked & np.isin(operands["kind"], SYMBOLIC))
+        if len(rows):
+            opcode = self.loops.opcode[operands["instruction_id"][rows]]
+            text = operands["extra"][rows]
+            keeps = np.isin(opcode, GENERIC) & (
+                of_each(text, len(self.texts), lambda i: symbolic.is_generic(self.texts[i])) > 0
+            )
+            self._generic(rows[keeps])
+            self._physical(rows[~keeps])
+        self._immediates(np.flatnonzero(worked & (operands["kind"] == vocab.OPERAND_SYMBOLIC_IMM_VALUE)))
+
+    # -- attributes -----------------------------------------------------------------------------------------------------
+
+    def _attributes(self) -> None:
+        """Rule U6; `loopnest` goes too (U8)."""
+        instructions, texts = self.ir.tables["instructions"], self.texts
+        if not instructions.has("extra"):
+            return
+        text = np.where(self.worked, instructions["extra"], -1)
+        templates: dict[int, Template] = {}
+
+        def known(i: int) -> int:
+            template = symbolic.instruction_template(texts[i])
+            if template is not None:
+                templates[i] = template
+            return template is not None
+
+        rows = np.flatnonzero(of_each(text, len(texts), known) > 0)
+        if not len(rows):
+            return
+        self._keep_slots("instructions", rows, text, {i: t.kept for i, t in templates.items()})
+        mine = np.zeros(len(text), bool)
+        mine[rows] = True
+        cells = np.flatnonzero(mine[self.iterations.source])
+        source = self.iterations.source[cells]
+        subjects = self._subjects("instructions", text, {i: t.program for i, t in templates.items()}, rows, rows)
+        new = self._filled(templates, text, subjects, source, self.iterations.instance[cells], cells, source, None)
+        self.instruction_patches.append(Patch(cells, {"extra": new}))
+
+    def _subjects(
+        self, table: str, text: Array, programs: Mapping[int, Program], rows: Array, instruction: Array
+    ) -> Subjects:
+        """Return the rows of a table as subjects, numbered like the rows."""
+        order = sorted(programs)
+        number = np.zeros(len(self.texts) + 1, np.int64)
+        number[order] = np.arange(len(order))
+        block = np.zeros(len(text), np.int64)
+        block[rows] = self.loops.block[instruction]
+        return Subjects(table, np.arange(len(text)), block, number[text], [programs[i] for i in order])
+
+    def _filled(
+        self, templates: dict[int, Template], text: Array, subjects: Subjects, subject: Array, instance: Array,
+        cells: Array, instruction: Array, operand: Array | None,
+    ) -> Array:  # fmt: skip
+        """Return the new text of cells whose text has a template."""
+        new = np.full(len(subject), -1, np.int32)
+        simple = {i: self._intern(t.text(())) for i, t in templates.items() if not t.holes}
+        table = np.full(len(self.texts) + 1, -2, np.int64)
+        table[list(simple)] = list(simple.values())
+        new[:] = table[text[subject]]
+        if not any(t.program.steps for t in templates.values()):
+            return new
+        for group, _, result in self.values.run(subjects, subject, instance):
+            self._note(
+                subjects, result, cells[group], instruction[group], subject[group], None if operand is None else operand
+            )
+            order = np.argsort(text[subject[group]], kind="stable")
+            ids = text[subject[group]][order]
+            bounds = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1], [True])))
+            for begin, end in pairwise(bounds.tolist()):
+                template = templates[int(ids[begin])]
+                if template.holes:
+                    part = order[begin:end]
+                    holes = [result.whole(step)[part] for step in template.holes]
+                    new[group[part]] = self._distinct(template, holes)
+        return new
+
+    def _distinct(self, template: Template, holes: list[Array]) -> Array:
+        """Return the texts of a template, each distinct one made once."""
+        code = np.zeros(len(holes[0]), np.int64)
+        for values in holes:
+            distinct, place = np.unique(values, return_inverse=True)
+            _, code = np.unique(code * len(distinct) + place, return_inverse=True)
+        _, first, place = np.unique(code, return_index=True, return_inverse=True)
+        rows = zip(*(values[first].tolist() for values in holes), strict=True)
+        return np.array([self._intern(template.text(row)) for row in rows], np.int32)[place]
+
+    def _intern(self, text: str) -> int:
+        return self.ir.pools.extras.intern(text) if text else -1
+
+    def _keep_slots(self, table: str, rows: Array, text: Array, kept: Mapping[int, tuple[int, ...]]) -> None:
+        """Note which placeholders stay in rows whose text changes."""
+        flags: list[bool] = []
+        base = np.zeros(len(self.texts) + 1, np.int64)
+        for i, numbers in kept.items():
+            base[i] = len(flags)
+            slots = self.texts[i].count(extras.PLACEHOLDER) if i >= 0 else 0
+            flags.extend(number in numbers for number in range(slots))
+        if all(flags):
+            return
+        references = self.ir.tables["references"]
+        mine = np.flatnonzero(references["table"] == TABLE_CODES[table])
+        row = references["row"][mine]
+        number = np.arange(len(mine)) - np.searchsorted(row, row)
+        changes = np.zeros(len(text), bool)
+        changes[rows] = True
+        some = changes[row]
+        self.kept_references[mine[some]] = np.array(flags)[base[text[row[some]]] + number[some]]
+
+    # -- operands -------------------------------------------------------------------------------------------------------
+
+    def _cells(self, rows: Array) -> Array:
+        """Return the operands of the result that come from some operands."""
+        mine = np.zeros(self.ir.count("operands"), bool)
+        mine[rows] = True
+        return np.flatnonzero(mine[self.operand_source])
+
+    def _set_of(self, rows: Array) -> Array:
+        """Return the set that operands name: that of the location, and only without one the set itself (rule R2)."""
+        operands, locations = self.ir.tables["operands"], self.ir.tables["locations"]
+        location = operands["location_id"][rows]
+        named = np.where(operands["name"][rows] >= 0, -1, operands["set_id"][rows])
+        return np.where(location >= 0, take(locations["set_id"], location), named)
+
+    def _block_tensors(self) -> None:
+        """Rule U2: a loop must not address a tensor that has a block for each iteration."""
+        sets, pools = self.ir.tables["sets"], self.ir.pools
+        if not len(sets):
+            return
+        classes = pools.codes["tensor_class"].texts
+        blocked = of_each(sets["tensor_class"], len(classes), lambda i: "Block" in classes[i]) > 0
+        blocked |= of_each(sets["extra"], len(self.texts), lambda i: symbolic.has_blocks(self.texts[i])) > 0
+        if not blocked.any():
+            return
+        owner = self.ir.tables["operands"]["instruction_id"]
+        rows = np.flatnonzero(self.worked[owner] & (self.iterations.depth[self.loops.block[owner]] > 0))
+        of = self._set_of(rows)
+        bad = (of >= 0) & blocked[np.maximum(of, 0)]
+        for row, named in zip(rows[bad].tolist(), of[bad].tolist(), strict=True):
+            message = (
+                f"set `{sets.text()[named]}` has a block for each iteration of a loop; make it a plain tensor first"
+            )
+            self._operand_fault(row, 0, "block_tensor", message)
+
+    def _operand_fault(
+        self, row: int, rank: int, code: str, message: str, location: int = -1, place: int | None = None
+    ) -> None:
+        """Note a fault of an operand; without a place, one that each instance has: it is met in the first."""
+        operands = self.ir.tables["operands"]
+        owner = int(operands["instruction_id"][row])
+        if place is None:
+            place = int(self.iterations.place(np.array([owner]), self.iterations.first[self.loops.block[[owner]]])[0])
+        key = ("ins", "indirection_ins", "outs")[int(operands["role"][row])]
+        what = f"operand {row - int(np.searchsorted(operands['instruction_id'], owner))}"
+        order = (0, place, self._rank(owner, key), row, rank)
+        self.faults.add(Fault(order, code, f"{what} (`{key}`): {message}", owner, location))
+
+    def _rank(self, instruction: int, key: str) -> int:
+        """Return the place of a key among those of an instruction."""
+        layout = self.ir.pools.layouts[int(self.ir.tables["instructions"]["layout"][instruction])]
+        return next((place for place, (_, name) in enumerate(layouts.entries(layout)) if name == key), -1)
+
+    def _note(
+        self,
+        subjects: Subjects,
+        result: expressions.Run,
+        cells: Array,
+        instruction: Array,
+        subject: Array,
+        operands: Array | None,
+    ) -> None:
+        """Note the first fault of each function among the results of a program."""
+        bad = np.flatnonzero(result.fault)
+        if not len(bad):
+            return
+        function = self.ir.array("instructions", "function_id")[instruction[bad]]
+        for k in bad[first_places(function, cells[bad], subject[bad])].tolist():
+            code = expressions.FAULTS[int(result.fault[k])]
+            message = expressions.EXPLAINED[code]
+            if operands is not None:
+                row, place = int(subject[k]), int(self.operand_owner[cells[k]])
+                self._operand_fault(row, 5, code, f"an expression cannot be worked out: {message}", place=place)
+                continue
+            owner = int(instruction[k])
+            key = subjects.programs[int(subjects.program[subject[k]])].places[int(result.at[k])]
+            order = (0, int(cells[k]), self._rank(owner, key), 0, int(result.at[k]))
+            self.faults.add(Fault(order, code, f"the expression in `{key}` cannot be worked out: {message}", owner))
+
+    def _generic(self, rows: Array) -> None:
+        """Rule U4: an operand of a generic access keeps its kind; its addresses are worked out as far as they go."""
+        if not len(rows):
+            return
+        operands = self.ir.tables["operands"]
+        text = operands["extra"]
+        templates = {i: symbolic.generic_template(self.texts[i]) for i in np.unique(text[rows]).tolist()}
+        self._keep_slots("operands", rows, text, {i: t.kept for i, t in templates.items()})
+        cells = self._cells(rows)
+        subject, owner = self.operand_source[cells], self.operand_owner[cells]
+        instruction = operands["instruction_id"]
+        subjects = self._subjects(
+            "operands", text, {i: t.program for i, t in templates.items()}, rows, instruction[rows]
+        )
+        new = self._filled(
+            templates, text, subjects, subject, self.iterations.instance[owner], cells, instruction[subject], rows
+        )
+        self.operand_patches.append(Patch(cells, {"extra": new}))
+
+    def _physical(self, rows: Array) -> None:
+        """Rule U4: a symbolic access becomes a physical one."""
+        operands, texts = self.ir.tables["operands"], self.texts
+        sound, location, limit, given = self._places(rows)
+        rows, location = rows[sound], location[sound]
+        if not len(rows):
+            return
+        text = operands["extra"]
+        known = {i: texts[i] if i >= 0 else "" for i in np.unique(text[rows]).tolist()}
+        programs = {i: symbolic.offset_program(t) for i, t in known.items()}
+        cells = self._cells(rows)
+        subject, owner = self.operand_source[cells], self.operand_owner[cells]
+        instruction = operands["instruction_id"]
+        subjects = self._subjects("operands", text, programs, rows, instruction[rows])
+        offset = np.zeros(len(cells), np.int64)
+        for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner], given):
+            self._note(subjects, result, cells[group], instruction[subject[group]], subject[group], rows)
+            offset[group] = result.whole(program.results[0])
+            outside = (result.fault == 0) & ((offset[group] < 0) | (offset[group] >= limit[subject[group]]))
+            if outside.any():
+                self._out_of_bounds(group[np.flatnonzero(outside)], cells, offset, limit, location, rows)
+        of_row = np.full(len(operands), -1, np.int32)
+        of_row[rows] = location
+        layout = self.ir.pools.layouts.map(
+            operands["layout"][rows],
+            lambda old: symbolic.edited_layout(old, {"memref": "c", "offset": "c"}, ("addrs",)),
+            name="physical",
+        )
+        new_layout = np.full(len(operands), -1, np.int32)
+        new_layout[rows] = layout
+        new_text = np.full(len(texts) + 1, -1, np.int32)
+        for i, old in known.items():
+            new_text[i] = self._intern(symbolic.addresses(old)[1])
+        self._keep_slots("operands", rows, text, {i: symbolic.addresses(old)[2] for i, old in known.items()})
+        columns = {
+            "kind": np.full(len(cells), vocab.OPERAND_PHYSICAL_AP, np.int16),
+            "location_id": of_row[subject],
+            "offset": offset,
+            "layout": new_layout[subject],
+            "extra": new_text[text[subject]],
+        }
+        self.operand_patches.append(Patch(cells, columns))
+
+    def _out_of_bounds(
+        self, group: Array, cells: Array, offset: Array, limit: Array, location: Array, rows: Array
+    ) -> None:
+        subject, owner = self.operand_source[cells[group]], self.operand_owner[cells[group]]
+        instruction = self.ir.tables["operands"]["instruction_id"][subject]
+        function = self.ir.array("instructions", "function_id")[instruction]
+        for k in first_places(function, owner, subject).tolist():
+            row = int(subject[k])
+            at = int(location[np.searchsorted(rows, row)])
+            name = self.ir.tables["locations"].text()[at]
+            message = f"offset {int(offset[group[k]])} is not inside location `{name}` of {int(limit[row])} elements"
+            self._operand_fault(row, 6, "address_out_of_bounds", message, at, int(owner[k]))
+
+    def _places(self, rows: Array) -> tuple[Array, Array, Array, list[tuple[Array, Array | None]]]:
+        """Look at what symbolic operands address (rule U4).
+
+        Returns
+        -------
+        sound, location, limit, given
+            Mask of the operands that can be placed, and the location of each; then for all operands of the batch how many elements
+            the location has, and the strides by dimension, each with a mask of those beyond 64 bits.
+        """
+        operands, sets, locations = (self.ir.tables[name] for name in ("operands", "sets", "locations"))
+        of = self._set_of(rows)
+        number = np.diff(locations.bounds(len(sets)))
+        first = starts(number)[:-1]
+        text = operands["extra"][rows]
+        ranks = of_each(text, len(self.texts), lambda i: len(symbolic.addresses(self.texts[i])[0]))
+        shapes = self.ir.pools.shapes.texts
+        shape = take(sets["tensor_shape"], of)
+        dims = of_each(shape, len(shapes), lambda i: len(extras.parse(shapes[i])))
+        dtype = operands["dtype"][rows].astype(np.int64)
+        item = _ITEM_BYTES[np.where((dtype >= 0) & (dtype < len(vocab.DTYPE_BYTES)), dtype, -1)]
+        sound = (of >= 0) & (ranks == dims) & (take(number, of) == 1) & (item > 0)
+        for k in np.flatnonzero(~sound).tolist():
+            self._unplaced(int(rows[k]), int(of[k]), int(ranks[k]), int(dims[k]), number)
+        location = np.where(sound, take(first, of), -1)
+        extent = locations["bytes"][np.maximum(location, 0)] if len(locations) else np.zeros(len(rows), np.int64)
+        size = np.maximum(item, 1)
+        limit = np.zeros(len(operands), np.int64)
+        most = int(dims[sound].max(initial=0))
+        given = [(np.zeros(len(operands), np.int64), np.zeros(len(operands), bool)) for _ in range(most)]
+        if sound.any():
+            at = location[sound]
+            partitions = locations["partitions"][at]
+            limit[rows[sound]] = _elements(partitions, extent[sound], size[sound])
+            pitched = np.isin(locations["type"][at], (vocab.MEM_SB, vocab.MEM_PSUM))
+            for dimension in range(most):
+                stride, wide = _strides(shapes, shape[sound], dimension)
+                if dimension == 0:
+                    stride = np.where(pitched, extent[sound] // size[sound], stride)
+                    wide &= ~pitched
+                given[dimension][0][rows[sound]] = stride
+                given[dimension][1][rows[sound]] = wide
+        return sound, location, limit, [(values, bad if bad.any() else None) for values, bad in given]
+
+    def _unplaced(self, row: int, of: int, rank: int, dims: int, number: Array) -> None:
+        """Say why a symbolic operand cannot be placed."""
+        operands, sets, pools = self.ir.tables["operands"], self.ir.tables["sets"], self.ir.pools
+        if of < 0:
+            name = next((int(operands[key][row]) for key in ("name", "set_name") if operands[key][row] >= 0), -1)
+            what = (
+                f"`{pools.names[name]}`, which the function does not have"
+                if name >= 0
+                else "no set; give it `memsetref`"
+            )
+            self._operand_fault(row, 1, "unresolved_name", f"it names {what}")
+            return
+        name = sets.text()[of]
+        if rank != dims:
+            message = f"it has {rank} addresses for set `{name}` of {dims} dimensions; give one for each"
+            self._operand_fault(row, 2, "address_rank_mismatch", message)
+        elif number[of] != 1:
+            message = f"set `{name}` has {int(number[of])} locations; an address needs exactly one"
+            self._operand_fault(row, 3, "symbolic_location_count", message)
+        else:
+            code = int(operands["dtype"][row])
+            what = f"dtype `{pools.codes['dtype'][code]}` has no known size" if code >= 0 else "it has no `dtype`"
+            self._operand_fault(row, 4, "unknown_dtype", f"{what}, so that its offset cannot be worked out")
+
+    def _immediates(self, rows: Array) -> None:
+        """Rule U6: a symbolic immediate becomes the value that its expression selects."""
+        if not len(rows):
+            return
+        operands, texts = self.ir.tables["operands"], self.texts
+        text = operands["extra"]
+        known = {i: symbolic.immediate(texts[i] if i >= 0 else "") for i in np.unique(text[rows]).tolist()}
+        cells = self._cells(rows)
+        subject, owner = self.operand_source[cells], self.operand_owner[cells]
+        instruction = operands["instruction_id"]
+        subjects = self._subjects(
+            "operands", text, {i: program for i, (_, program, _) in known.items()}, rows, instruction[rows]
+        )
+        chosen = np.zeros(len(cells), np.int64)
+        for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
+            self._note(subjects, result, cells[group], instruction[subject[group]], subject[group], rows)
+            chosen[group] = np.where(result.fault > 0, 0, result.whole(program.results[0]))
+        count = of_each(text[subject], len(texts), lambda i: len(known[i][0]))
+        outside = np.flatnonzero((chosen < 0) | (chosen >= count))
+        function = self.ir.array("instructions", "function_id")[instruction[subject[outside]]]
+        for k in outside[first_places(function, owner[outside], subject[outside])].tolist():
+            message = f"its expression selects element {int(chosen[k])} of a list of {int(count[k])} values"
+            self._operand_fault(int(subject[k]), 6, "immediate_out_of_range", message, place=int(owner[k]))
+        chosen[outside] = -1
+        layout, extra = self._immediate_text(operands["layout"][subject], text[subject], chosen, known)
+        kind = np.full(len(cells), vocab.OPERAND_IMM_VALUE, np.int16)
+        self.operand_patches.append(Patch(cells, {"kind": kind, "layout": layout, "extra": extra}))
+        self._keep_slots("operands", rows, text, {i: kept for i, (_, _, kept) in known.items()})
+
+    def _immediate_text(self, layout: Array, text: Array, chosen: Array, known: dict[int, Any]) -> tuple[Array, Array]:
+        """Return the new layouts and texts of immediates, each distinct one made once."""
+        key = np.stack((layout, text, chosen), 1)
+        distinct, place = np.unique(key, axis=0, return_inverse=True)
+        pools = self.ir.pools
+        made: list[tuple[int, int]] = []
+        for old, i, number in distinct.tolist():
+            new = symbolic.edited_layout(pools.layouts[old], {"kind": "c", "value": "r"}, ("value_list", "expr"))
+            members = dict(extras.members(self.texts[i])) if i >= 0 else {}
+            members["value"] = known[i][0][number] if number >= 0 else "null"
+            parts = [(name, members[name]) for where, name in layouts.entries(new) if where == layouts.RAW]
+            made.append((pools.layouts.intern(new), self._intern(extras.join(parts))))
+        pairs = np.array(made, np.int32).reshape(-1, 2)[place.reshape(-1)]
+        return pairs[:, 0], pairs[:, 1]
+
+
+def _elements(partitions: Array, extent: Array, size: Array) -> Array:
+    """Return how many elements locations have, at most what 64 bits hold."""
+    total = partitions.astype(np.float64) * extent
+    if total.max(initial=0) < 2**62:
+        return partitions * extent // size
+    exact = [
+        min(p * e // s, 2**63 - 1) for p, e, s in zip(partitions.tolist(), extent.tolist(), size.tolist(), strict=True)
+    ]
+    return np.array(exact, np.int64)
+
+
+def _strides(shapes: list[str], shape: Array, dimension: int) -> tuple[Array, Array]:
+    """Return the row-major stride of a dimension of each shape, and a mask of those beyond 64 bits."""
+
+    def stride(i: int) -> int:
+        product = 1
+        for size in extras.parse(shapes[i])[dimension + 1 :]:
+            product *= size
+            if not expressions.SMALLEST <= product <= expressions.LARGEST:
+                return expressions.SMALLEST  # no product of sizes: stands for one that is too wide
+        return product
+
+    values = of_each(shape, len(shapes), stride, absent=1)
+    wide = values == expressions.SMALLEST
+    return np.where(wide, 0, values), wide
