@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - panics of Polars are no `Exception`
         code = _explain(error)
-    return code if console.finish() else code or FAILED
+    return code
 
 
 def _explain(error: BaseException) -> int:
@@ -47,6 +47,9 @@ def _explain(error: BaseException) -> int:
 
     if isinstance(error, SystemExit | GeneratorExit):
         raise error
+    if isinstance(error, console.AnswerError):
+        console.error(f"{error}")
+        return FAILED
     if isinstance(error, console.UsageError):
         console.error(f"{error}")
         return USAGE

@@ -28,6 +28,10 @@ class UsageError(Exception):
     """The command cannot do what it is asked for: exit code 2."""
 
 
+class AnswerError(Exception):
+    """The answer cannot be written to standard output."""
+
+
 def prepare() -> None:
     """Make the streams take any character: what an encoding does not have is escaped."""
     for stream in (sys.stdout, sys.stderr):
@@ -35,17 +39,22 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def finish() -> bool:
-    """Flush the answer; tell whether the disk or device behind it took it. A reader who has gone does not matter."""
+def answer(text: str = "") -> None:
+    """Write text to standard output, at once. A reader that has seen enough (`| head`) is no error.
+
+    Raises
+    ------
+    AnswerError
+        If the disk or device behind it does not take it.
+    """
     try:
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
     except OSError as problem:
-        error(f"the answer cannot be written: {problem.strerror or problem}")
         _drop_output()
-        return False
-    return True
+        raise AnswerError(f"the answer cannot be written: {problem.strerror or problem}") from None
 
 
 def _drop_output() -> None:
@@ -57,14 +66,6 @@ def _drop_output() -> None:
         pass
     finally:
         os.close(sink)
-
-
-def answer(text: str) -> None:
-    """Write text to standard output. A reader that has seen enough (`| head`) is no error."""
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        _drop_output()
 
 
 def line(text: str, *, severity: str = "") -> None:

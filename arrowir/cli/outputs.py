@@ -1,7 +1,7 @@
 """Where a command writes: formats, names, and what must not be overwritten."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +122,7 @@ class Output:
 
 
 @contextmanager
-def writing(out: str) -> Iterator[None]:
+def writing(out: str) -> Generator[None]:
     """Turn what goes wrong when files are written into a message that names OUT."""
     try:
         yield

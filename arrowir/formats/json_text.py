@@ -300,7 +300,8 @@ def paths_of(value: Any, wanted: set[int]) -> dict[int, str]:
     return found
 
 
-_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).raw_decode
+scan_value = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).raw_decode
+"""Parse the JSON value at a place of a text, and return where it ends too; numbers come as text, so any will do."""
 
 
 def members_of(text: str) -> dict[str, str]:
@@ -317,8 +318,8 @@ def members_of(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     place = 1
     while legal[place] != "}":
-        key, place = _scan(legal, place)
-        _, end = _scan(legal, place + 1)
+        key, place = scan_value(legal, place)
+        _, end = scan_value(legal, place + 1)
         found[key] = text[place + 1 : end]
         place = end + (legal[end] == ",")
     return found

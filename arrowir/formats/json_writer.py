@@ -9,7 +9,7 @@ import numpy as np
 from arrowir import extras, layouts, schema
 from arrowir import vocabulary as vocab
 from arrowir.diagnostics import SchemaError
-from arrowir.formats.json_text import members_of, quote
+from arrowir.formats.json_text import quote, scan_value
 from arrowir.ir import IR
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, starts
@@ -22,32 +22,51 @@ Texts = list[str]
 
 
 class Template:
-    """Text of the objects of one layout and one extra: literals around slots; a slot is a member, with its mark in front."""
+    """Text of the objects of one layout and one extra: literals, each but the last with a slot behind it.
 
-    __slots__ = ("literals", "references", "slots")
+    A slot is a member whose value stands in a column or in child rows (with its mark in front where that is not the plain one), or a
+    name in kept text.
+    """
 
-    def __init__(self, layout: str, extra: str) -> None:
-        raw = members_of(extra) if extra else {}
-        self.literals: list[str] = []
-        self.slots: list[str] = []
-        text = "{"
-        for where, key in layouts.entries(layout):
-            text += f"{'' if text == '{' and not self.slots else ','}{quote(key)}:"
-            if where == layouts.NULL:
-                text += "null"
-            elif where == layouts.RAW:
-                first, *more = raw[key].split(extras.PLACEHOLDER)
+    __slots__ = ("last", "pieces", "references")
+
+    def __init__(self, members: "Members", extra: str) -> None:
+        self.pieces: list[tuple[str, str]] = []
+        self.references = 0
+        text, place = "{", 1
+        legal = extra.replace(extras.PLACEHOLDER, "0") if extras.PLACEHOLDER in extra else extra
+        for where, slot, head, separator in members:
+            text += separator
+            if where == layouts.RAW:
+                # The members of the extra stand in the order of the layout, so its text is copied run by run.
+                if not legal.startswith(head, place):
+                    raise SchemaError(f"the text of a row has not the member `{slot}` where its layout says: {extra[:80]}")
+                _, end = scan_value(legal, place + len(head))
+                first, *more = extra[place:end].split(extras.PLACEHOLDER) if extra is not legal else (extra[place:end],)
                 text += first
                 for part in more:
-                    self.literals.append(text)
-                    self.slots.append(_REFERENCE)
+                    self.pieces.append((text, _REFERENCE))
+                    self.references += 1
                     text = part
+                place = end + 1
+            elif where == layouts.NULL:
+                text += head + "null"
             else:
-                self.literals.append(text)
-                self.slots.append(key if where == layouts.COLUMN else where + "\0" + key)
+                self.pieces.append((text + head, slot))
                 text = ""
-        self.literals.append(text + "}")
-        self.references = self.slots.count(_REFERENCE)
+        self.last = text + "}"
+
+
+Members = list[tuple[str, str, str, str]]
+"""What a layout says of each member: where its value is, its slot, its key as text with the colon, and the comma in front."""
+
+
+def members_of(layout: str) -> Members:
+    """Return what a layout says of its members."""
+    return [
+        (where, key if where in (layouts.COLUMN, layouts.RAW) else f"{where}\0{key}", f"{quote(key)}:", "," if place else "")
+        for place, (where, key) in enumerate(layouts.entries(layout))
+    ]
 
 
 class JsonWriter:
@@ -61,6 +80,7 @@ class JsonWriter:
 
     def __init__(self, ir: IR) -> None:
         self.ir = ir
+        self._members: dict[int, Members] = {}
         self._templates: dict[tuple[int, int], Template] = {}
         self._codes = {name: [quote(text) for text in pool.texts] for name, pool in ir.pools.codes.items()}
 
@@ -69,7 +89,9 @@ class JsonWriter:
         found = self._templates.get((layout, extra))
         if found is None:
             pools = self.ir.pools
-            found = Template(pools.layouts[layout], pools.extras[extra] if extra >= 0 else "")
+            if layout not in self._members:
+                self._members[layout] = members_of(pools.layouts[layout])
+            found = Template(self._members[layout], pools.extras[extra] if extra >= 0 else "{}")
             self._templates[layout, extra] = found
         return found
 
@@ -120,7 +142,6 @@ class _Rows:
         self.first, self.end = (int(n) for n in writer.begins[table][module_id : module_id + 2])
         self._lists: dict[str, list[int]] = {}
         self._texts: dict[str, Texts] = {}
-        self._pieces: dict[tuple[int, int], list[tuple[str, Texts | None]]] = {}
         self.references: dict[int, Texts] = {}
 
     def __len__(self) -> int:
@@ -189,18 +210,17 @@ class _Rows:
 
     def row(self, row: int) -> str:
         """Return the text of a row, counted within the module."""
-        key = self.cells("layout")[row], self.cells("extra")[row]
-        pieces = self._pieces.get(key)
-        if pieces is None:
-            template = self.writer.template(*key)
-            texts = [None if slot == _REFERENCE else self.slot(slot) for slot in template.slots]
-            pieces = self._pieces[key] = [*zip(template.literals[:-1], texts, strict=True), (template.literals[-1], None)]
+        template = self.writer.template(self.cells("layout")[row], self.cells("extra")[row])
         out = ""
-        names = iter(self.references.get(row, ()))
-        for literal, texts in pieces[:-1]:
-            out += literal
-            out += texts[row] if texts is not None else next(names)
-        return out + pieces[-1][0]
+        texts = self._texts
+        if template.references:
+            names = iter(self.references.get(row, ()))
+            for literal, slot in template.pieces:
+                out += literal + (next(names) if slot == _REFERENCE else self.slot(slot)[row])
+        else:
+            for literal, slot in template.pieces:
+                out += literal + (texts[slot] if slot in texts else self.slot(slot))[row]
+        return out + template.last
 
     def rows(self) -> Texts:
         """Return the texts of all rows."""
@@ -253,9 +273,9 @@ class _Module:
         """Return the text of an object that is no row of its own."""
         template = self.writer.template(layout, extra)
         out = ""
-        for literal, slot in zip(template.literals, template.slots, strict=False):
+        for literal, slot in template.pieces:
             out += literal + slots[slot]
-        return out + template.literals[-1]
+        return out + template.last
 
     def _named(self, table: str, ids: Sequence[int], raw: Sequence[int]) -> Texts:
         """Return the names of rows, or what was written where there is no row."""
@@ -386,7 +406,7 @@ class _Module:
         template = writer.template(layout, extra)
         names = iter(self.tables["operands"].references.get(row, ()))
         out = ""
-        for literal, slot in zip(template.literals, template.slots, strict=False):
+        for literal, slot in template.pieces:
             match slot:
                 case "memref":
                     text = self._one("locations", location, name)
@@ -407,7 +427,7 @@ class _Module:
                 case _:
                     raise SchemaError(f"a layout of an operand says that `{slot}` stands in a column; there is none for it")
             out += literal + text
-        return out + template.literals[-1]
+        return out + template.last
 
     def _one(self, table: str, row: int, name: int) -> str:
         rows = self.tables[table]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -241,7 +241,17 @@ def shapes(values: Array, pool: Pool) -> pa.Array:
     """Return interned shapes as lists of integers."""
     encoded = arrow.array(values, "pooled").dictionary_encode()
     parsed = [json.loads(pool.texts[i]) for i in encoded.dictionary.to_pylist()]
-    return pa.array(parsed, SHAPE).take(encoded.indices)
+    return _lists(parsed, arrow.array(_flat(parsed), "int")).take(encoded.indices)
+
+
+def _flat(lists: list[list[int]]) -> Array:
+    return np.array([number for numbers in lists for number in numbers], np.int64)
+
+
+def _lists(lists: list[list[Any]], items: pa.Array) -> pa.Array:
+    """Return lists as an array, given the items of all of them in a row."""
+    ends = starts(np.array([len(numbers) for numbers in lists], np.int64))
+    return pa.LargeListArray.from_arrays(arrow.array(ends, "int"), items)
 
 
 class Patterns:
@@ -255,25 +265,27 @@ class Patterns:
         count = max(len(source.ir.pools.patterns), 1)
         key = np.where(ids < 0, schema.NULL_INT, module.astype(np.int64) * count + ids)
         encoded = arrow.array(key, "int").dictionary_encode()
-        distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+        distinct = cells(encoded.dictionary)
         self.module = (distinct // count).astype(np.int32)
         self.pattern = (distinct % count).astype(np.int32)
         begins = starts(np.bincount(self.module - first, minlength=last - first))
         self.id = (np.arange(len(distinct)) - begins[self.module - first]).astype(np.int32)
-        numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        self.local = np.append(self.id, np.int32(-1))[numbers]
+        self.local = np.append(self.id, np.int32(-1))[cells(encoded.indices)]
         self._source = source
 
     def table(self) -> pa.Table:
         """Return the rows of the table `patterns`."""
         elements = self._source.ir.array("patterns", "elements")
         used = np.unique(self.pattern)
-        lists = arrow.patterns([self._source.ir.pools.patterns.texts[i] for i in used.tolist()])
+        parsed = [json.loads(self._source.ir.pools.patterns.texts[i]) for i in used.tolist()]
+        items = _flat([pair for pattern in parsed for pair in pattern]).reshape(-1, 2)
+        pairs = [arrow.array(np.ascontiguousarray(items[:, side]), "int") for side in (0, 1)]
+        lists = _lists(parsed, pa.StructArray.from_arrays(pairs, fields=list(PATTERN.value_type)))
         place = arrow.array(np.searchsorted(used, self.pattern), "int")
         columns = {
             "id": arrow.array(self.id, "id"),
             "module_id": arrow.array(self.module, "id"),
-            "pattern": lists.take(place).cast(PATTERN),
+            "pattern": lists.take(place),
             "elements": arrow.array(elements[self.pattern], "int"),
         }
         return pa.table(columns, schema=file_schema("patterns", written=True))
@@ -292,8 +304,14 @@ def messages(source: Source, rows: Sequence[Diagnostic], modules: tuple[int, int
         elif first <= number < last:
             picked.append(replace(row, **{key: _within(source, row, key, number) for key in ABOUT}))
     picked.sort(key=lambda row: -1 if row.module_id is None else row.module_id)
-    of = {"pass": "pass_name"}
-    columns = [pa.array([getattr(r, of.get(f.name, f.name)) for r in picked], f.written) for f in fields(DIAGNOSTICS)]
+    columns: list[pa.Array] = []
+    for field in fields(DIAGNOSTICS):
+        held = [getattr(row, "pass_name" if field.name == "pass" else field.name) for row in picked]
+        absent = np.array([cell is None for cell in held], bool)
+        if pa.types.is_integer(field.written):
+            columns.append(arrow.array(np.array([-1 if cell is None else cell for cell in held], np.int32), "id"))
+        else:
+            columns.append(arrow.strings(Strings.of([cell or "" for cell in held]), absent))
     return pa.table(columns, schema=file_schema(DIAGNOSTICS, written=True))
 
 
@@ -306,13 +324,27 @@ def _within(source: Source, row: Diagnostic, key: str, module: int) -> int | Non
 # -- in ------------------------------------------------------------------------------------------------------
 
 
+def cells(chunk: pa.Array, null: int = -1) -> Array:
+    """Return an array of integers, with `null` where cells are absent.
+
+    (Arrow's own way to fill cells imports pandas where it is installed, which takes longer than reading a small data set.)
+    """
+    valid, data = chunk.buffers()
+    place = slice(chunk.offset, chunk.offset + len(chunk))
+    values = np.frombuffer(data, chunk.type.to_pandas_dtype())[place] if data is not None else np.zeros(0, np.int64)
+    if not chunk.null_count:
+        return values
+    present = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[place]
+    return np.where(present, values, values.dtype.type(null))
+
+
 def numbers(column: pa.ChunkedArray, kind: schema.Kind) -> Array:
     """Return a column of numbers, absent cells as the kind's null value."""
+    dtype = schema.DTYPES[kind]
     if kind == "flag":
         column = column.cast(pa.int8())
-    if column.null_count:
-        column = column.fill_null(schema.NULLS[kind])
-    return np.ascontiguousarray(column.to_numpy(), schema.DTYPES[kind])
+    parts = [cells(chunk, schema.NULLS[kind]) for chunk in column.chunks if len(chunk)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
 def text(column: pa.ChunkedArray) -> Strings:
@@ -328,7 +360,7 @@ def text(column: pa.ChunkedArray) -> Strings:
 
 def _strings(chunk: pa.Array) -> Strings:
     if chunk.null_count:
-        chunk = chunk.fill_null("")
+        chunk = pc.call_function("if_else", [chunk.is_valid(), chunk, _scalar("")])
     _, offsets, data = chunk.buffers()
     places = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
@@ -346,7 +378,7 @@ def ids(column: pa.ChunkedArray, pool: Pool, kind: schema.Kind = "pooled") -> Ar
         lookup = np.array([*numbered, -1], np.int64)
         if lookup.max() > largest:
             raise SchemaError(f"more than {largest:,} distinct values of one vocabulary")
-        parts.append(lookup[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)].astype(dtype))
+        parts.append(lookup.astype(dtype)[cells(chunk.indices)])
     return np.concatenate(parts)
 
 
@@ -367,19 +399,19 @@ def pattern_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _as_json(lists: pa.Array, items: pa.Array) -> pa.Array:
     """Write each list as JSON, given the texts of the items of all lists in a row."""
-    lengths = pc.call_function("list_value_length", [lists]).fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = cells(pc.call_function("list_value_length", [lists]), 0)
     grouped = pa.LargeListArray.from_arrays(arrow.array(starts(lengths), "int"), items)
-    joined = _glue("[", pc.call_function("binary_join", [grouped, _text_scalar(",")]), "]")
+    joined = _glue("[", pc.call_function("binary_join", [grouped, _scalar(",")]), "]")
     if not lists.null_count:
         return joined
-    return pc.call_function("if_else", [lists.is_valid(), joined, _text_scalar(None)])
+    return pc.call_function("if_else", [lists.is_valid(), joined, pa.nulls(1, pa.large_string())[0]])
 
 
 def _glue(*parts: "pa.Array | str") -> pa.Array:
     """Put texts behind each other, row by row."""
-    texts = [_text_scalar(part) if isinstance(part, str) else part for part in parts]
-    return pc.call_function("binary_join_element_wise", [*texts, _text_scalar("")])
+    texts = [_scalar(part) if isinstance(part, str) else part for part in parts]
+    return pc.call_function("binary_join_element_wise", [*texts, _scalar("")])
 
 
-def _text_scalar(text: str | None) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
+def _scalar(text: str) -> pa.Scalar:
+    return arrow.texts([text])[0]

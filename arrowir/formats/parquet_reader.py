@@ -115,17 +115,30 @@ def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
         for field in wanted:
             if field.name not in names:
                 raise SchemaError(f"{path}: table `{table}` has no column `{field.name}`; write the data set again")
+        empty = _empty_columns(footer)
         opened = pq.ParquetFile(
             pa.BufferReader(data),
             metadata=footer,
             read_dictionary=[f.name for f in wanted if f.is_text],
             page_checksum_verification=True,
         )
-        read = opened.read(columns=[f.name for f in wanted])
+        read = opened.read(columns=[f.name for f in wanted if f.name not in empty or not f.nullable])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         text = str(error).partition("\n")[0]
         raise FormatError(f"the Parquet file is damaged ({text}); write the data set again", path=str(path)) from error
-    return pa.table([_fitting(read[f.name], f, table, path) for f in wanted], [f.name for f in wanted])
+    there = {f.name: _fitting(read[f.name], f, table, path) for f in wanted if f.name in read.column_names}
+    return pa.table({f.name: there.get(f.name) or pa.nulls(file.rows, f.written) for f in wanted})
+
+
+def _empty_columns(footer: pq.FileMetaData) -> set[str]:
+    """Return the columns of which the statistics say that every cell is null."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    empty: set[str] = set()
+    for place in range(footer.num_columns if footer.num_rows else 0):
+        chunks = [group.column(place) for group in groups]
+        if all(c.is_stats_set and c.statistics.null_count == c.num_values for c in chunks):
+            empty.add(chunks[0].path_in_schema)
+    return empty
 
 
 def _fitting(column: pa.ChunkedArray, field: columns.Field, table: str, path: Path) -> pa.ChunkedArray:

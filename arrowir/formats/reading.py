@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from arrowir import diagnostics, edit, schema
 from arrowir.diagnostics import Diagnostic, FormatError, OptionError, SchemaError
@@ -87,8 +87,10 @@ def read(source: "Pathish | Iterable[Pathish]", *, strict: bool = False) -> IR:
     >>> ir.modules["name"].to_list()
     ['chain4']
     """
-    alone = isinstance(source, str | PathLike) and not os.path.isdir(source) and os.path.exists(source)  # noqa: PTH110, PTH112
-    return gather(find(source), strict=strict or alone).ir
+    sources = find(source)
+    # One file or data set asked for by its name is no batch in which the rest could go on.
+    alone = isinstance(source, str | PathLike) and [s.path for s in sources] == [os.fspath(source)]
+    return gather(sources, strict=strict or alone).ir
 
 
 def find(source: "Pathish | Iterable[Pathish]") -> list[Source]:
@@ -111,7 +113,7 @@ def find(source: "Pathish | Iterable[Pathish]") -> list[Source]:
     """
     if isinstance(source, str | PathLike):
         return _of_path(os.fspath(source))
-    given: object = source
+    given: Any = source
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         hint = "; `read_json` reads bytes" if isinstance(given, bytes) else ""
         raise OptionError(f"`read` takes a path or a list of paths, got {type(given).__name__}{hint}")

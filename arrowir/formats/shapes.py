@@ -50,7 +50,8 @@ def _instruction(what: str, children: Iterable[str]) -> Shape:
         "instructions",
         what,
         children=frozenset(children),
-        required=("name", "opcode", "engine", "ins", "outs"),
+        # `ins` and `outs` may be missing: no operands, which is another thing than an empty list.
+        required=("name", "opcode", "engine"),
         known={"origin": str, "loopnest": list, "order": list, "predicates": list},
         references={"associate_branch": "instructions"},
         expressions=True,

@@ -78,7 +78,7 @@ _P = TypeVar("_P", bound="type[Pass]")
 
 def names() -> list[str]:
     """Return the names of the registered passes: those of the package, then those of users in the order they came."""
-    return [*BUILT_IN, *_registered]
+    return list({**BUILT_IN, **_registered})
 
 
 def get(name: str) -> "type[Pass]":

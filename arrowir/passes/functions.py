@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class _Attempt:
             return []
         part = ir if len(modules) == len(ir) else ir.select(modules)
         try:
-            out: object = self.function(part)
+            out: Any = self.function(part)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises becomes a row
             if len(modules) == 1:
                 self.failed[int(modules[0])] = self._row(int(modules[0]), error)

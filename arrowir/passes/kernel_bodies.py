@@ -7,6 +7,7 @@ import numpy as np
 
 from arrowir import diagnostics as diag
 from arrowir import schema, vocabulary
+from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic
 from arrowir.edit import Runs, shifted
 from arrowir.ir import IR
@@ -14,7 +15,7 @@ from arrowir.passes.binding import of_kind
 from arrowir.passes.failures import FirstErrors
 from arrowir.passes.kernel_calls import BODY, Sites
 from arrowir.passes.unroll import expand, needs_unroll
-from arrowir.store import Array, Table, starts
+from arrowir.store import Array, Table
 
 _TABLES = (
     "blocks",
@@ -102,25 +103,15 @@ def canonicalise(ir: IR, sites: Sites, shard_id: int, errors: FirstErrors) -> tu
     wanted[callees] = True
     wanted &= needs_unroll(ir)
     added: dict[str, Table] = {}
-    source = ir
+    start, count, block = _rows(ir, callees)
     if wanted.any():
         expansion = expand(ir, wanted, shard_id)
         fail.unrolling(expansion.failures)
-        source = expansion.ir
-    start, count, block = _rows(source, callees)
-    if wanted.any():
         moved = np.flatnonzero(wanted[callees])
-        added = _take(ir, source, callees[moved])
-        blocks = np.bincount(
-            source.tables["blocks"]["function_id"][source.tables["blocks"]["function_id"] >= 0],
-            minlength=source.count("functions"),
-        )[callees[moved]]
-        rows = np.bincount(
-            source.array("instructions", "function_id")[source.array("instructions", "function_id") >= 0],
-            minlength=source.count("functions"),
-        )[callees[moved]]
-        start[moved] = ir.count("instructions") + starts(rows)[:-1]
-        block[moved] = np.where(block[moved] < 0, -1, ir.count("blocks") + starts(blocks)[:-1])
+        added, runs = _take(ir, expansion.ir, callees[moved])
+        _, count[moved], block[moved] = _rows(expansion.ir, callees[moved])
+        start[moved] = ir.count("instructions") + runs["instructions"].begins[:-1]
+        block[moved] = np.where(block[moved] < 0, -1, ir.count("blocks") + runs["blocks"].begins[:-1])
     bodies = Bodies(callees, start, count, np.zeros_like(count), np.zeros(len(count), bool), block, added)
     opcode = bodies.column(ir, "instructions", "opcode")
     for back in (1, 2):  # the last instruction, and the one before a dropped Return
@@ -156,8 +147,11 @@ def _rows(ir: IR, functions: Array) -> tuple[Array, Array, Array]:
     return start, end - start, block
 
 
-def _take(ir: IR, source: IR, functions: Array) -> dict[str, Table]:
-    """Cut the blocks and instructions of functions out of a batch, with ids as if they stood behind another's rows."""
+def _take(ir: IR, source: IR, functions: Array) -> tuple[dict[str, Table], dict[str, Runs]]:
+    """Cut blocks and instructions of functions out of a batch, with ids as if they stood behind another's rows.
+
+    The runs, one per function, are those in the batch that they are cut out of.
+    """
     runs: dict[str, Runs] = {}
     shifts: dict[str, Array] = {name: np.zeros(len(functions), np.int64) for name in schema.STORED}
     for name in _TABLES:
@@ -172,7 +166,7 @@ def _take(ir: IR, source: IR, functions: Array) -> dict[str, Table]:
         shifts[name] = ir.count(name) + runs[name].begins[:-1] - begin
     taken = {name: shifted(source.tables[name], run, shifts) for name, run in runs.items()}
     taken["references"] = _take_references(source, runs, shifts)
-    return taken
+    return taken, runs
 
 
 def _take_references(source: IR, runs: dict[str, Runs], shifts: dict[str, Array]) -> Table:
@@ -264,7 +258,8 @@ class _BodyErrors:
         opcode = bodies.column(ir, "instructions", "opcode")
         at = np.flatnonzero(opcode == vocabulary.OP_RETURN)
         body = bodies.of_rows(at)
-        early = body[(body >= 0) & (at < (bodies.start + bodies.count)[body])]
+        at, body = at[body >= 0], body[body >= 0]
+        early = body[at < (bodies.start + bodies.count)[body]]
         self.fail(
             3,
             early,
@@ -345,21 +340,22 @@ def _unresolved(ir: IR, bodies: Bodies) -> list[tuple[Array, Array, Array]]:
 
 def outputs_not_written(ir: IR, bodies: Bodies, good: Array) -> list[Diagnostic]:
     """Warn of output parameters that a canonical body never writes (rule N19)."""
-    callee_of = np.full(ir.count("functions"), -1, np.int64)
-    callee_of[bodies.callee] = np.arange(len(bodies.callee))
     sets = ir.tables["sets"]
+    called = np.zeros(ir.count("functions"), bool)
+    called[bodies.callee] = True
+    outputs = of_kind(sets["kind"], vocabulary.OUTPUT_KINDS) & called[sets["function_id"]]
     written = np.zeros(len(sets), bool)
-    location, set_id = (bodies.column(ir, "operands", c) for c in ("location_id", "set_id"))
-    out = bodies.column(ir, "operands", "role") == vocabulary.ROLE_OUT
     of_location = ir.tables["locations"]["set_id"]
-    written[of_location[location[out & (location >= 0)]]] = True
-    written[set_id[out & (location < 0) & (set_id >= 0)]] = True
-    direction = bodies.column(ir, "call_arguments", "direction") == vocabulary.DIRECTION_ARGUMENT
-    for column, of in (("actual_location_id", of_location), ("actual_set_id", None)):
-        ids = bodies.column(ir, "call_arguments", column)
-        ids = ids[direction & (ids >= 0)]
-        written[ids if of is None else of[ids]] = True
-    outputs = of_kind(sets["kind"], vocabulary.OUTPUT_KINDS) & (callee_of[sets["function_id"]] >= 0)
+    for table, role, code, location, named in (
+        ("operands", "role", vocabulary.ROLE_OUT, "location_id", "set_id"),
+        ("call_arguments", "direction", vocabulary.DIRECTION_ARGUMENT, "actual_location_id", "actual_set_id"),
+    ):
+        where = bodies.column(ir, table, location)
+        target = np.where(where >= 0, take(of_location, where), bodies.column(ir, table, named))
+        rows = np.flatnonzero((bodies.column(ir, table, role) == code) & (target >= 0))
+        rows = rows[outputs[target[rows]]]
+        rows = rows[bodies.of_rows(bodies.column(ir, table, "instruction_id")[rows]) >= 0]
+        written[target[rows]] = True
     functions, locations = ir.tables["functions"], ir.tables["locations"]
     found: list[Diagnostic] = []
     for row in np.flatnonzero(outputs & ~written).tolist():

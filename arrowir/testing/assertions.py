@@ -89,11 +89,15 @@ def _fail(table: str, column: str, rows: Array, what: str) -> None:
 
 def _check_columns(ir: IR, name: str, table: Table) -> None:
     declared = {column.name: column for column in schema.BY_NAME[name].stored}
-    assert set(table.columns) == set(declared), f"`{name}` has other columns than declared: {set(table.columns) ^ set(declared)}"
+    assert set(table.columns) == set(declared), (
+        f"`{name}` has other columns than declared: {set(table.columns) ^ set(declared)}"
+    )
     for column in declared.values():
         values = table.columns[column.name]
         if values is None:
-            assert column.nullable or not len(table), f"`{name}.{column.name}` is absent throughout, but may not be null"
+            assert column.nullable or not len(table), (
+                f"`{name}.{column.name}` is absent throughout, but may not be null"
+            )
             continue
         assert len(values) == len(table), f"`{name}.{column.name}` has {len(values)} rows, the table {len(table)}"
         if column.kind == "text":
@@ -130,7 +134,9 @@ def _check_cells(ir: IR, table: str, column: Column, values: Array) -> None:
         _fail(table, column.name, (values < -1) | (values > 1), "a flag is 0, 1 or -1")
     if column.kind in ("code", "pooled"):
         size = len(ir.pools.of(column))
-        _fail(table, column.name, (values < -1) | (values >= size), f"the number is not in `{column.of}` ({size} values)")
+        _fail(
+            table, column.name, (values < -1) | (values >= size), f"the number is not in `{column.of}` ({size} values)"
+        )
     if column.kind == "id" and column.of is not None and not (table == "references" and column.name != "module_id"):
         size = ir.count(column.of)
         _fail(table, column.name, (values < -1) | (values >= size), f"the id is not in `{column.of}` ({size} rows)")
@@ -147,7 +153,12 @@ def _check_grouping(ir: IR, name: str) -> None:
     if name == "functions" and len(table):
         apart = np.diff(table["in_nki_functions"]) < 0
         same = np.diff(table["module_id"]) == 0
-        _fail(name, "in_nki_functions", np.append(False, apart & same), "functions stand before those under `nki_functions`")
+        _fail(
+            name,
+            "in_nki_functions",
+            np.append(False, apart & same),
+            "functions stand before those under `nki_functions`",
+        )
     if name in _MEMBERS and len(table):
         column = _MEMBERS[name][0]
         falls = (np.diff(table[column]) < 0) & (np.diff(table["instruction_id"]) == 0)
@@ -206,7 +217,9 @@ def _check_objects(ir: IR, name: str) -> None:
 
 def _disagree(ir: IR, layout: int, extra: int) -> str:
     """Say how a layout and an extra disagree; empty if they do not."""
-    raw = [key for where, key in layouts.entries(ir.pools.layouts[layout]) if where == layouts.RAW] if layout >= 0 else []
+    raw = (
+        [key for where, key in layouts.entries(ir.pools.layouts[layout]) if where == layouts.RAW] if layout >= 0 else []
+    )
     kept = list(members_of(ir.pools.extras[extra])) if extra >= 0 else []
     if extra >= 0 and not kept:
         return "an empty object is kept as text; it must be absent"
@@ -231,7 +244,9 @@ def _check_references(ir: IR) -> None:
         texts = ir.pools.extras
         distinct, places = np.unique(table["extra"], return_inverse=True)
         holes = np.array([texts[i].count(PLACEHOLDER) if i >= 0 else 0 for i in distinct.tolist()], np.int64)[places]
-        _fail(name, "extra", holes != counts[name], "placeholders in the text and rows of `references` differ in number")
+        _fail(
+            name, "extra", holes != counts[name], "placeholders in the text and rows of `references` differ in number"
+        )
     order = np.array([schema.REFERRING.index(n) if n in schema.REFERRING else -1 for n in _CODES])[codes]
     falls, tied = np.zeros(max(len(rows) - 1, 0), bool), np.ones(max(len(rows) - 1, 0), bool)
     for key in (ir.array("references", "module_id"), order, owners):
@@ -272,7 +287,15 @@ def _check_members(ir: IR) -> None:
     for name, parent, member in (("locations", "sets", "memorylocations"), ("aliases", "locations", "alias")):
         rows = ir.tables[name]
         of = rows[schema.BY_NAME[name].parent or ""]
-        _holds(ir, name, "layout" if name == "locations" else "extra", len(rows), np.arange(len(rows)), ir.tables[parent]["layout"][of], (member,))
+        _holds(
+            ir,
+            name,
+            "layout" if name == "locations" else "extra",
+            len(rows),
+            np.arange(len(rows)),
+            ir.tables[parent]["layout"][of],
+            (member,),
+        )
 
 
 def _holds(ir: IR, table: str, column: str, total: int, rows: Array, layout: Array, members: tuple[str, ...]) -> None:
@@ -280,7 +303,10 @@ def _holds(ir: IR, table: str, column: str, total: int, rows: Array, layout: Arr
     if not len(rows):
         return
     distinct, places = np.unique(layout, return_inverse=True)
-    entries = [dict((key, where) for where, key in layouts.entries(ir.pools.layouts[i])) if i >= 0 else {} for i in distinct.tolist()]
+    entries = [
+        dict((key, where) for where, key in layouts.entries(ir.pools.layouts[i])) if i >= 0 else {}
+        for i in distinct.tolist()
+    ]
     kept = np.array([any(e.get(m) in (layouts.COLUMN, layouts.PAIRS) for m in members) for e in entries])[places]
     wrong = np.zeros(total, bool)
     wrong[rows] = ~kept

@@ -19,6 +19,7 @@ TAIL_BYTES = 8
 """Bytes per partition kept free at the top of the state buffer."""
 
 SBUF_BYTES: dict[str, int] = {
+    **dict.fromkeys(("inferentia", "tonga", "inf1"), 98_304),
     **dict.fromkeys(("sunda", "gen2", "trainium", "trn1", "inf2"), 196_608),
     **dict.fromkeys(("gen3", "cayman", "trn2"), 229_376),
     **dict.fromkeys(("core_v4", "gen4", "mariana", "trn3"), 262_144),

@@ -120,7 +120,8 @@ class BodyBuilder:
     def _target(self, base: str, partitions: int, elements: int, avoid: Tile | None = None) -> Tile:
         """Return the tile for a result: a new one when it is due, otherwise an old one to overwrite."""
         if not self.pool.due("SB"):
-            old = [tile for tile in list(self.pool.live)[-12:] if tile is not avoid]
+            recent = [tile for tile in list(self.pool.live)[-12:] if tile is not avoid]
+            old = [tile for tile in recent if tile.partitions >= partitions] or recent
             if old:
                 return self.choice.of(old)
         dtype = self.choice.of(TILE_DTYPES)
@@ -302,7 +303,10 @@ class BodyBuilder:
 
     def _op_matmul(self) -> None:
         moving = self.pool.pick(_bf16)
-        stationary = self.pool.pick(_bf16)
+        try:
+            stationary = self.pool.pick(lambda tile: _bf16(tile) and tile.elements >= 128)
+        except LookupError:
+            stationary = self.pool.pick(_bf16)
         rows = min(128, stationary.elements)
         self._matmult("matmul", moving, stationary, rows, min(self.recipe.columns, moving.elements), "float32")
 

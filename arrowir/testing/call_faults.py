@@ -99,6 +99,8 @@ def _no_callee(p: FaultPlace) -> None:
 
 def _ambiguous(p: FaultPlace) -> None:
     p.module.kernels.append(Kernel(copy.deepcopy(p.kernel.function)))
+    # a copy among the ordinary functions would not count beside one among the kernels
+    p.module.older_form = False
 
 
 def _recursive(p: FaultPlace) -> None:
@@ -143,10 +145,7 @@ def _unresolved(p: FaultPlace) -> None:
     row = bir.instruction("lost", "CustomOp", "Pool", [], [], full_keys=False)
     if form == 0:
         p.entry("func_args", p.new_formal(), "nowhere")
-        # the other call-sites of the kernel bind the new parameter
-        for other, kernel in _sites(p):
-            if kernel is p.kernel and other is not p.row:
-                _bind(p, other, "unbound")
+        _bind_elsewhere(p)
         return
     if form == 1:
         row["ins"] = [bir.access("nowhere", [[1, 1], [1, 1]], "int32", full_keys=False)]
@@ -155,8 +154,12 @@ def _unresolved(p: FaultPlace) -> None:
     p.rows.insert(0, row)
 
 
-def _sites(p: FaultPlace) -> list[tuple[Json, Kernel]]:
-    return [site for caller in p.module.callers for site in caller.sites]
+def _bind_elsewhere(p: FaultPlace) -> None:
+    """Bind the new parameter at the other call-sites of the kernel, so that this one alone is at fault."""
+    for caller in p.module.callers:
+        for row, kernel in caller.sites:
+            if kernel is p.kernel and row is not p.row:
+                _bind(p, row, "unbound")
 
 
 def _bind(p: FaultPlace, row: Json, formal: str) -> None:
@@ -175,6 +178,7 @@ def _bind(p: FaultPlace, row: Json, formal: str) -> None:
 
 def _size(p: FaultPlace) -> None:
     p.entry("func_args", p.new_formal(), p.new_actual(13))
+    _bind_elsewhere(p)
 
 
 def _location_count(p: FaultPlace) -> None:
@@ -182,6 +186,7 @@ def _location_count(p: FaultPlace) -> None:
     item = p.kernel.function["allocations"][-1]
     item["memorylocations"].append({**item["memorylocations"][0], "name": "unbound.b", "tensor_id": 1})
     p.entry("func_args", formal, p.new_actual())
+    _bind_elsewhere(p)
 
 
 def _scratchpad_count(p: FaultPlace) -> None:
@@ -219,7 +224,7 @@ def _without_scratchpads(caller: Caller, kernel: Kernel) -> None:
 
 def _unknown_arch(p: FaultPlace) -> None:
     p.new_tile()
-    p.module.arch = p.source.of(("gen9", "inferentia", "core_v5"))
+    p.module.arch = p.source.of(("gen9", "core_v5", "GEN3"))
 
 
 def _loop_fault(code: str) -> Callable[[FaultPlace], None]:

@@ -176,6 +176,10 @@ def plan_kernel(name: str, recipe: Recipe, seed: str, *, allocated: bool, sb_lim
     return KernelPlan(name, recipe.inputs, recipe.outputs, allocated, bytes_, banks, make, f"{first}_tile_i0")
 
 
+def _bound(formals: Iterable[Formal], actuals: Iterable[Tile]) -> dict[str, str]:
+    return dict(sorted((formal.name, tile.name) for formal, tile in zip(formals, actuals, strict=True)))
+
+
 class CallerBuilder:
     """Makes a function that calls kernels.
 
@@ -320,8 +324,8 @@ class CallerBuilder:
                 self.banks = max(self.banks, plan.psum_banks)
         keys: Json = {
             "func": plan.name,
-            "func_args": {formal.name: tile.name for formal, tile in zip(plan.inputs, inputs, strict=True)},
-            "func_outs": {formal.name: tile.name for formal, tile in zip(plan.outputs, outputs, strict=True)},
+            "func_args": _bound(plan.inputs, inputs),
+            "func_outs": _bound(plan.outputs, outputs),
             "kernel_source_val": "Beta3",
             "psum_buf_shape": psum_shape,
             "sb_buf_shape": sb_shape,

@@ -105,6 +105,7 @@ class ModuleDrawer:
         self.arch = source.of(ARCHS)
         self.kernels: list[Kernel] = []
         self.callers: list[Caller] = []
+        self.older_form = source.chance(8)
 
     def draw(self) -> Json:
         """Return the document."""
@@ -130,7 +131,7 @@ class ModuleDrawer:
         s = self.source
         functions = [caller.function for caller in self.callers]
         kernels = [kernel.function for kernel in self.kernels]
-        if s.chance(8):
+        if self.older_form:
             # as in older files: a kernel among the functions, which is one because it is called
             called = {row["func"] for caller in self.callers for row, _ in caller.sites}
             if kernels[-1]["name"] in called and kernels[-1]["name"] != "main":
@@ -346,6 +347,8 @@ class _Calls:
         self._bind(row, kernel, "ins")
         self._bind(row, kernel, "outs")
         self._bind_registers(row, kernel)
+        if s.chance(8):
+            row["is_allocated"] = s.chance(50)
         self._scratchpads(row, kernel)
         s.sprinkle(row, _RARE, 50)
         if s.chance(60):
@@ -439,7 +442,9 @@ class _Calls:
         if s.chance(60 if kernel.allocated else 25):
             row["sb_buf_shape"] = [128, 4096]
             memory = "DRAM" if s.chance(6) else "SB"
-            allocated = (kernel.allocated and kernel.has_sb) or s.chance(50)
+            # a status that the call-site records counts for more than the kernel's
+            counts = row.get("is_allocated", kernel.allocated)
+            allocated = (counts and kernel.has_sb) or s.chance(50)
             place: Json = {"addr": 16384 + 64 * s.digit(64), "allocated": allocated} if memory == "SB" else {}
             outs.append(self._operand(self._scratch(memory, place)))
         elif s.chance(40):
@@ -461,7 +466,6 @@ class _Calls:
 
 
 _RARE: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("is_allocated", (True, False)),
     ("address_rotation_scope_val", ("None", "Kernel")),
     ("debug", ({"filename": "model.py", "lineno": 42},)),
     ("loopnest", ([],)),

@@ -74,7 +74,7 @@ class _Writer:
             full_keys=self.style.full_keys,
             keys=keys,
             loopnest=list(self._nest) or None,
-            loop_carried_dependencies=list(carried) if kept and carried else None,
+            loop_carried_dependencies=[list(entry) for entry in carried] if kept and carried else None,
         )
 
     def matmult(self, moving: Json, stationary: Json, out: Json, flag: int | Json, **edges: Any) -> Json:

@@ -100,6 +100,7 @@ class _Lowering:
         self.rows = body.instructions
         self.registers = [*body.registers, *(f"scf.for-iv-<{engine}>0" for engine in ENGINES)]
         self._dma_blocks: list[Json] = []
+        self._in_loop = 0
         self._counts = dict.fromkeys(SOURCES, 0)
         self._waited: dict[tuple[str, int], int] = {}
 
@@ -168,7 +169,8 @@ class _Lowering:
         dynamic = index % 2 == 0 or row["mode"] != "Copy" or "dynamic_ap_info" in row["ins"][0] | row["outs"][0]
         if dynamic:
             new["queue"] = QUEUES[row["engine"]]
-            if block == 1 and index % 8 == 0:
+            self._in_loop += block == 1
+            if block == 1 and self._in_loop % 4 == 1:
                 new["ins"] = [_by_register(row["ins"][0], f"scf.for-iv-<{row['engine']}>0")]
             return _Producer(new["queue"], new, row["name"]), new
         name = f"dma_{row['name']}"

@@ -222,7 +222,7 @@ def _decode(builder: CallerBuilder, options: Options, kernels: _Kernels) -> None
     """Layers as kernels if they are to be nested, else as calls of the caller."""
     hidden = builder.tile("hidden_in", (128, 128))
     source = builder.dram("input0", (128, 128), kind="ExternalInput")
-    position = builder.dram("position", (1, 8), "int32", kind="ExternalInput")
+    position = builder.dram("input1", (1, 8), "int32", kind="ExternalInput")
     result = builder.dram("output0", (128, 128), kind="ExternalOutput")
     builder.glue("DMACopy", "SP", [source], [hidden], {"mode": "Copy"})
     first_free = builder.mark()

@@ -278,8 +278,16 @@ class TilePool:
                 return tile
         return None
 
-    def pick(self, suits: Callable[[Tile], bool] = lambda _: True) -> Tile:
-        """Return a written tile in the state buffer, most likely a recent one."""
+    def pick(self, suits: Callable[[Tile], bool] = lambda _: True, *, partitions: int = 128) -> Tile:
+        """Return a written tile in the state buffer, most likely a recent one of at least so many partitions."""
+        if self.choice.chance(0.97):
+            try:
+                return self._pick(lambda tile: tile.partitions >= partitions and suits(tile))
+            except LookupError:
+                pass
+        return self._pick(suits)
+
+    def _pick(self, suits: Callable[[Tile], bool]) -> Tile:
         recent = list(self.live)[-12:]
         groups: list[Iterable[Tile]] = [recent, self.staying, self.live]
         if self.choice.chance(0.15):

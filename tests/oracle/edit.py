@@ -81,11 +81,15 @@ def named_nodes(function: Function) -> Iterable[Node]:
 
 
 def code_nodes(blocks: list[Block]) -> Iterable[Node]:
-    for block in blocks:
-        yield block
-        for instruction in block.instructions:
-            yield instruction
-            yield from code_nodes(instruction.blocks)
+    """Blocks and instructions in row order: a level of nested blocks after the one around it."""
+    while blocks:
+        inner: list[Block] = []
+        for block in blocks:
+            yield block
+            for instruction in block.instructions:
+                yield instruction
+                inner += instruction.blocks
+        blocks = inner
 
 
 def taken_names(function: Function) -> dict[str, set[Any]]:

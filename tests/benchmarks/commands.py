@@ -1,0 +1,56 @@
+"""Rows about what a user waits for at the command line: wall time of whole processes, files in the system's cache."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks.registry import Case, Inputs, Row
+
+SMALL = Path(__file__).parents[2] / "data/samples/bir_json_example.json"
+"""The file that is read: one call of one small kernel."""
+
+READ = "import sys, arrowir as air; print(len(air.read(sys.argv[1]).instructions))"
+
+
+def arrowir() -> list[str]:
+    """Return the command: the installed script, or the module where there is none beside the interpreter."""
+    script = shutil.which("arrowir", path=str(Path(sys.executable).parent))
+    return [script] if script else [sys.executable, "-m", "arrowir"]
+
+
+def process(make: Callable[[Inputs], list[str]]) -> Callable[[Inputs], Case]:
+    """Return the set-up of a row that runs a command."""
+
+    def set_up(inputs: Inputs) -> Case:
+        command = make(inputs)
+
+        def run(_: None) -> bytes:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            assert done.returncode == 0, done.stderr.decode()
+            return done.stdout
+
+        def check(printed: bytes) -> None:
+            assert printed, "nothing was printed"
+
+        return Case(run, 1, "runs", check=check, child=True)
+
+    return set_up
+
+
+ROWS = (
+    Row("cli_help", "arrowir --help", process(lambda _: [*arrowir(), "--help"]), seconds=0.1),
+    Row(
+        "python_read",
+        "import arrowir, read a small file, .instructions",
+        process(lambda _: [sys.executable, "-c", READ, str(SMALL)]),
+        seconds=0.6,
+    ),
+    Row(
+        "cli_run",
+        "arrowir run on a small file",
+        process(lambda inputs: [*arrowir(), "run", str(SMALL), "-o", str(inputs.path("run"))]),
+        seconds=1.2,
+    ),
+)
