@@ -23,7 +23,7 @@ import numpy as np
 from arrowir import schema
 from arrowir.ir import IR
 from arrowir.store import Array, Ids, Pool, Pools, Strings, Table, starts
-from arrowir_kernels import copy_runs, fill_names, map_runs, measure_names, number_runs, shift_runs
+from arrowir_kernels import copy_runs, fill_names, fill_runs, map_runs, measure_names, number_runs, shift_runs
 
 T = TypeVar("T")
 
@@ -31,6 +31,10 @@ THREADS = 2
 """Threads that columns are spread over; kernels release the interpreter's lock."""
 
 _PARALLEL_ROWS = 200_000
+
+
+_FILLED = {("semaphores", "name"), ("dependencies", "on_instruction_id")}
+"""Columns that an edit may fill although they were absent everywhere."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ class Edit:
         self.prefixes: dict[str, Strings] = {}
         self.chains: Array | None = None
         self.settled: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self.constants: dict[tuple[str, str], int] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
         self._first_copy = np.zeros(1, np.int64)
 
@@ -158,6 +163,10 @@ class Edit:
     def settle(self, table: str, column: str, rows: Array, values: Array) -> None:
         """Give the final values of some rows of the new table, where no rule of copies yields them."""
         self.settled[table, column] = rows, values
+
+    def give(self, table: str, column: str, value: int) -> None:
+        """Give all clones one value in a column."""
+        self.constants[table, column] = value
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
@@ -253,39 +262,56 @@ class Edit:
                 if places is not None and old.has(column.name):
                     moved[column.name] = lookup(places[0], old[column.name])
             return old.replace(**moved) if moved else old
-        work = [partial(self._column, name, c, runs) for c in old.schema.stored]
-        columns = parallel(work, runs.total)
-        return Table(name, dict(zip((c.name for c in old.schema.stored), columns, strict=True)), runs.total)
+        numbers = [c for c in old.schema.stored if c.kind != "text" and self._fills(name, c)]
+        outs = slab([(schema.DTYPES[c.kind], runs.total) for c in numbers])
+        room = {c.name: out for c, out in zip(numbers, outs, strict=True)}
+        work: list[Callable[[], Array | Strings | None]] = []
+        texts = [c for c in old.schema.stored if c.kind == "text"]  # first: they take longest
+        work += [partial(self._text_column, name, c, runs) for c in texts]
+        work += [partial(self._column, name, c, runs, room[c.name]) for c in numbers]
+        made = dict(zip((c.name for c in (*texts, *numbers)), parallel(work, runs.total), strict=True))
+        return Table(name, {c.name: made.get(c.name) for c in old.schema.stored}, runs.total)
+
+    def _fills(self, table: str, column: schema.Column) -> bool:
+        """Tell whether a column of numbers has anything in it."""
+        if self.ir.tables[table].present(column.name) or self.added[table].present(column.name):
+            return True
+        marked = column.name == "call_chain_id" and self.chains is not None and (self.runs[table].copy > 0).any()
+        return bool(marked) or (table, column.name) in _FILLED or (table, column.name) in self.constants
 
     def _places_of(self, column: schema.Column) -> tuple[Array, Array] | None:
         return self.places(column.of) if column.kind == "id" and column.of in schema.STORED else None
 
-    def _column(self, table: str, column: schema.Column, runs: Runs) -> Array | Strings | None:
+    def _column(self, table: str, column: schema.Column, runs: Runs, out: Array) -> Array:
         old, new = self.ir.tables[table], self.added[table]
-        if column.name == "call_chain_id" and self.chains is not None:
-            return self._chain_column(table, runs)
-        if column.name == "original_name":
-            return self._original_names(table, runs)
-        if column.kind == "text":
-            prefixes = self.prefixes.get(table)
-            number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
-            return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
-        if not old.has(column.name) and not new.has(column.name) and (table, column.name) != ("semaphores", "name"):
-            return None
         first, second = old[column.name], new[column.name]
-        out = np.empty(runs.total, first.dtype)
         if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
             shift_runs(first, second, runs.start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
             map_runs(first, second, runs.start, runs.length, places[1][runs.copy], places[0], out)
         else:
             copy_runs(first, second, runs.start, runs.length, out)
+        if column.name == "call_chain_id" and self.chains is not None:
+            chain = self.chains.astype(np.int32)
+            found = self.places("call_chains")
+            fill_runs(runs.length, runs.copy > 0, (chain if found is None else lookup(found[0], chain))[runs.copy], out)
+        if (table, column.name) in self.constants:
+            value = np.full(len(runs.copy), self.constants[table, column.name], out.dtype)
+            fill_runs(runs.length, runs.copy > 0, value, out)
         if (table, column.name) == ("semaphores", "name"):
             self._keep_lost_names(runs, out)
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values
         return out
+
+    def _text_column(self, table: str, column: schema.Column, runs: Runs) -> Strings | None:
+        if column.name == "original_name":
+            return self._original_names(table, runs)
+        prefixes = self.prefixes.get(table)
+        number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
+        old, new = self.ir.tables[table], self.added[table]
+        return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
 
     def _keep_lost_names(self, runs: Runs, names: Array) -> None:
         """Write the name of a producer that is gone in place of its id: `from` is informative, and keeps its text."""
@@ -300,23 +326,6 @@ class Edit:
         if len(lost):
             texts = join_text([t.text() for t in (self.ir.tables["instructions"], self.added["instructions"])])
             names[lost] = [self.ir.pools.names.intern(texts[row]) for row in key[lost].tolist()]
-
-    def _chain_column(self, table: str, runs: Runs) -> Array | None:
-        """Give the rows of a clone its call chain; the rows themselves keep theirs."""
-        assert self.chains is not None
-        old, new = self.ir.tables[table], self.added[table]
-        value = self.chains[runs.copy].astype(np.int32)
-        had = old.has("call_chain_id") or new.has("call_chain_id")
-        if not had and not (value >= 0).any():
-            return None
-        out = runs.spread(value)
-        if had:
-            mine = runs.spread(runs.copy == 0)
-            kept = np.empty(runs.total, np.int32)
-            copy_runs(old["call_chain_id"], new["call_chain_id"], runs.start, runs.length, kept)
-            out[mine] = kept[mine]
-        places = self.places("call_chains")
-        return out if places is None else lookup(places[0], out)
 
     def _original_names(self, table: str, runs: Runs) -> Strings | None:
         """Give the rows of a clone the names they had in the kernel; the rows themselves keep theirs."""
@@ -419,6 +428,17 @@ def parallel(work: "Sequence[Callable[[], T]]", rows: int) -> "list[T]":
         return [piece() for piece in work]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(lambda piece: piece(), work))
+
+
+def slab(columns: Sequence[tuple[type[np.generic], int]]) -> list[Array]:
+    """Allocate arrays in one piece: large pieces get large pages, which costs far fewer page faults."""
+    sizes = np.array([(np.dtype(dtype).itemsize * rows + 63) // 64 * 64 for dtype, rows in columns], np.int64)
+    begins = starts(sizes)
+    piece = np.empty(int(begins[-1]), np.uint8)
+    return [
+        piece[begins[k] : begins[k] + np.dtype(dtype).itemsize * rows].view(dtype)
+        for k, (dtype, rows) in enumerate(columns)
+    ]
 
 
 def blank(rows: int) -> Strings:

@@ -197,6 +197,13 @@ class Table:
         """Tell whether a column has an array, so that cells may be present."""
         return self.columns[name] is not None
 
+    def present(self, name: str) -> bool:
+        """Tell whether some cell of a column of numbers is present."""
+        column = self.columns[name]
+        if column is None or isinstance(column, Strings):
+            return column is not None
+        return bool((column != schema.NULLS[self.schema.column(name).kind]).any())
+
     def text(self, name: str = "name") -> Strings:
         """Return a text column; empty strings where it is absent."""
         column = self.columns[name]

@@ -1,8 +1,8 @@
 """From the INPUTs of a command to one batch."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from arrowir.cli.console import Progress, UsageError
 from arrowir.diagnostics import Diagnostic, FormatError
@@ -37,8 +37,10 @@ def find(paths: Sequence[str]) -> tuple[Source, ...]:
         sources = reading.find(list(paths))
     except FormatError as error:
         raise UsageError(str(error)) from None
-    once = {os.path.realpath(source.path): source for source in reversed(sources)}
-    return tuple(reversed(once.values()))
+    once: dict[str, Source] = {}
+    for source in sources:
+        once.setdefault(str(Path(source.path).absolute()), source)
+    return tuple(once.values())
 
 
 def load(sources: Sequence[Source], progress: Progress, *, strict: bool = False) -> Inputs:

@@ -130,5 +130,7 @@ def writing(out: str) -> Generator[None]:
         reason = error.strerror or str(error)
         where = f" (`{error.filename}`)" if error.filename else ""
         raise UsageError(f"cannot write to `{out}`: {reason[:1].lower()}{reason[1:]}{where}") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(f"cannot write to `{out}`: its name is not UTF-8") from error
     except ArrowIRError as error:
         raise UsageError(f"cannot write to `{out}`: {error}") from error

@@ -12,7 +12,7 @@ from arrowir.cli.outputs import Output
 from arrowir.diagnostics import table
 from arrowir.ir import IR
 from arrowir.passes import pipeline
-from arrowir.passes.base import STATUS
+from arrowir.passes.base import FAILED, STATUS
 from arrowir.passes.pipeline import RunResult
 from arrowir.store import Array
 
@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         show(modules)
     console.report(messages, quiet=arguments.quiet, details=str(output.root / "diagnostics.parquet"))
-    failed = any(m.severity == "error" for m in messages) or any(m["status"] == "failed" for m in modules)
-    return 1 if failed or given.failures else 0
+    return 1 if any(m.severity == "error" for m in messages) or (result.codes == FAILED).any() else 0
 
 
 def _refuse_unavailable(arguments: argparse.Namespace) -> None:

@@ -31,21 +31,18 @@ def part_of(reader: BirReader) -> Part:
         flat = reader.rows[name]
         if name == "references":
             flat = [cell for table in schema.REFERRING for cell in reader.references[table]]
+        lengths[name] = len(flat) // len(slots)
+        columns[name] = dict.fromkeys(c.name for c in schema.BY_NAME[name].stored)
+        if not flat:
+            continue
         cells = np.array(flat, np.int64).reshape(-1, len(slots))
-        lengths[name] = len(cells)
-        columns[name] = {}
         for column in schema.BY_NAME[name].stored:
-            if column.kind == "text":
-                texts = reader.texts[name]
-                columns[name][column.name] = Strings.of(texts) if column.key or texts else None
-            elif column.name not in slots:
-                columns[name][column.name] = None
-            else:
+            if column.name == "name" and column.kind == "text":
+                columns[name]["name"] = Strings.of(reader.texts[name])
+            elif column.name in slots:
                 values = cells[:, slots.index(column.name)].astype(schema.DTYPES[column.kind])
-                absent = column.nullable and not (values != schema.NULLS[column.kind]).any()
-                columns[name][column.name] = None if absent else values
-        if name in ("blocks", "instructions", "sets", "locations", "registers"):
-            columns[name]["original_name"] = None
+                if not column.nullable or (values != schema.NULLS[column.kind]).any():
+                    columns[name][column.name] = values
     return Part(lengths, columns)
 
 

@@ -543,6 +543,8 @@ class BirReader:
                         name, (extra, edge, references) = self._entry(entry)
                     except Wrong as error:
                         raise error.inside(f"{key}[{place}]") from None
+                if self.members.surrogates:
+                    check_name(name, f"{key}[{place}]")
                 at = len(rows)
                 number = self.append("dependencies", (instruction, relation, -1, edge, -1, extra))
                 self._pending.append((rows, at + _ON_INSTRUCTION, at + _ON_NAME, instruction, name, ("instruction", key)))
@@ -560,7 +562,7 @@ class BirReader:
         if found is None:
             edge = vocab.EDGE_FLOW
             if rest:
-                edge = self.members.codes["edge_kind"].of(rest[0], "[1]", numbers=True)
+                edge = self.members.codes_of("edge_kind").of(rest[0], "[1]", numbers=True)
             text = Text(expressions=True)
             text.add(rest, "")
             extra = self.pools.extras.intern("".join(text.parts))
@@ -611,6 +613,7 @@ class BirReader:
         at = len(rows)
         self.append("semaphores", row)
         if isinstance(producer, str):
+            check_name(producer, "from")
             self._pending.append((rows, at + _FROM_INSTRUCTION, at + _FROM_NAME, instruction, producer, None))
 
     # -- names of instructions ----------------------------------------------------------------------------------------

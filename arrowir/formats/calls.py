@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arrowir import vocabulary as vocab
-from arrowir.formats.members import Json, Wrong, expect, kind_of
+from arrowir.formats.members import Json, Wrong, check_name, expect, kind_of
 
 if TYPE_CHECKING:
     from arrowir.formats.bir_reader import BirReader, Unit
@@ -47,6 +47,9 @@ class Calls:
             for key, direction in _MAPS[opcode]
             for formal, actual in _pairs(obj.get(key), key)
         ]
+        if self._reader.members.surrogates:
+            for name_, path in ((name or "", key), *((text, path) for _, *both, path in entries for text in both)):
+                check_name(name_, path)
         self._calls.append(_Call(instruction, unit, opcode, name, entries))
 
     def finish(self) -> None:

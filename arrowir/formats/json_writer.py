@@ -466,8 +466,10 @@ class _Module:
         for owner, slot, text in zip(branches.cells("instruction_id"), branches.cells("slot"), blocks, strict=True):
             columns[keys[slot]][owner - instructions.first] = text
         callees = self._named("functions", calls.cells("callee_id"), calls.cells("name"))
+        opcodes = instructions.cells("opcode")
         for owner, text in zip(calls.cells("instruction_id"), callees, strict=True):
-            columns["func"][owner - instructions.first] = columns["target"][owner - instructions.first] = text
+            row = owner - instructions.first
+            columns["target" if opcodes[row] == vocab.OP_CALL else "func"][row] = text
         for key, texts in columns.items():
             instructions.put(key, texts)
         self._arguments()

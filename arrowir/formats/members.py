@@ -222,11 +222,17 @@ class Members:
         self.surrogates = surrogates
         self.marks: dict[str, str] = {}
         """Where values of the object at hand stand, where that is not what its keys suggest."""
-        self.codes = {name: Codes(name, pools.codes[name]) for name in vocabulary.VOCABULARIES}
+        self.codes: dict[str, Codes] = {}
         self._plans: dict[str, dict[tuple[str, ...], Plan]] = {}
         self._texts: dict[bytes | str, int] = {}
         self._patterns: dict[bytes | str, int] = {}
         self._shapes: dict[bytes | str, int] = {}
+
+    def codes_of(self, name: str) -> Codes:
+        """Return the codes of a vocabulary."""
+        if name not in self.codes:
+            self.codes[name] = Codes(name, self.pools.codes[name])
+        return self.codes[name]
 
     def plan(self, shape: Shape, obj: Any) -> Plan:
         """Return what follows from the keys of an object.
@@ -324,8 +330,8 @@ class Members:
             if key in shape.columns:
                 column, how = shape.columns[key]
                 slot = shape.slots.index(column)
-                if how in self.codes:
-                    codes.append((key, slot, self.codes[how]))
+                if how in vocabulary.VOCABULARIES:
+                    codes.append((key, slot, self.codes_of(how)))
                 elif how == "int":
                     integers.append((key, slot))
                 else:
@@ -430,7 +436,7 @@ class Members:
                 bit = vocabulary.OPTIN_PASS_BITS.get(expect(name, str, f"{key}[{place}]"))
                 mask |= 0 if bit is None else 1 << bit
             return mask
-        if value.__class__ is not int:
+        if value.__class__ is not int and not isinstance(value, Number):
             raise Wrong(key, f"expected a list of names or an integer, found {kind_of(value)}")
         return self.read_int(value, key)
 
@@ -438,7 +444,7 @@ class Members:
         """Read a memory type: its name, or its number, which stays text."""
         if value.__class__ is not str:
             self.marks[key] = layouts.RAW
-        return self.codes["memory_type"].of(value, key, numbers=True)
+        return self.codes_of("memory_type").of(value, key, numbers=True)
 
     def read_flag(self, value: Any, key: str) -> int:
         """Read a boolean."""

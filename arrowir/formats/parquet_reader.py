@@ -82,7 +82,7 @@ class Reader:
 
 
 def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
-    """Read the stored columns of one file, as written: digest, checksums, metadata and types are checked.
+    """Read the stored columns of one file: digest, checksums, metadata and types are checked.
 
     Parameters
     ----------
@@ -92,6 +92,11 @@ def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
         The manifest's entry.
     table
         The table that it has to hold.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns; those in which every cell is null may be left out.
 
     Raises
     ------
@@ -116,18 +121,18 @@ def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
             if field.name not in names:
                 raise SchemaError(f"{path}: table `{table}` has no column `{field.name}`; write the data set again")
         empty = _empty_columns(footer)
+        present = [f for f in wanted if f.name not in empty or not f.nullable]
         opened = pq.ParquetFile(
             pa.BufferReader(data),
             metadata=footer,
             read_dictionary=[f.name for f in wanted if f.is_text],
             page_checksum_verification=True,
         )
-        read = opened.read(columns=[f.name for f in wanted if f.name not in empty or not f.nullable])
+        read = opened.read(columns=[f.name for f in present])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         text = str(error).partition("\n")[0]
         raise FormatError(f"the Parquet file is damaged ({text}); write the data set again", path=str(path)) from error
-    there = {f.name: _fitting(read[f.name], f, table, path) for f in wanted if f.name in read.column_names}
-    return pa.table({f.name: there.get(f.name) or pa.nulls(file.rows, f.written) for f in wanted})
+    return pa.table([_fitting(read[f.name], f, table, path) for f in present], [f.name for f in present])
 
 
 def _empty_columns(footer: pq.FileMetaData) -> set[str]:
@@ -208,6 +213,8 @@ class _PartRows:
         return made
 
     def _column(self, table: str, column: schema.Column) -> Values:
+        if column.name not in self.tables[table].column_names:
+            return None
         there = self.tables[table][column.name]
         if len(there) and there.null_count == len(there):
             return None
@@ -291,13 +298,13 @@ class _PartRows:
         """Return the diagnostics of a part, with ids of the batch."""
         found: list[Diagnostic] = []
         for row in table.to_pylist():
-            row["pass_name"] = row.pop("pass")
-            module = row["module_id"]
+            row["pass_name"] = row.pop("pass", "")
+            module = row.get("module_id")
             if module is not None:
                 if not 0 <= module - self.first_module < len(self.part.modules):
                     raise self._wrong(DIAGNOSTICS, "module_id", "a key names no module of the part")
                 for key, target in columns.ABOUT.items():
-                    if row[key] is not None:
+                    if row.get(key) is not None:
                         row[key] += int(self.first[target][module - self.first_module]) + self.base[target]
-            found.append(Diagnostic(**{name: row[name] for name in FIELDS}))
+            found.append(Diagnostic(**{name: row.get(name) for name in FIELDS}))
         return found

@@ -256,7 +256,8 @@ def _read_dataset(source: Source, strict: bool, told: Iterator[Source]) -> tuple
         except (FormatError, SchemaError) as error:
             if strict:
                 raise
-            row = diagnostics.make("format_error", str(error), module=bir_json.stem(source.path.rstrip(os.sep)))
+            name = bir_json.stem(shown(source.path).rstrip(os.sep))
+            row = diagnostics.make("format_error", shown(str(error)), module=name)
             return IR({}, Pools(), diagnostics=[row]), [Failure(source, 0, row)]
     raise AssertionError(source)
 

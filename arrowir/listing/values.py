@@ -78,13 +78,14 @@ def members(
     return " ".join(parts)
 
 
-def items(text: str) -> list[str]:
+@lru_cache(4096)
+def items(text: str) -> tuple[str, ...]:
     """Cut the JSON text of a list into the texts of its items.
 
     Examples
     --------
     >>> items('["Flow",[1,2],{"c":0}]')
-    ['"Flow"', '[1,2]', '{"c":0}']
+    ('"Flow"', '[1,2]', '{"c":0}')
     """
     scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
     found: list[str] = []
@@ -93,7 +94,7 @@ def items(text: str) -> list[str]:
         _, end = scan(text, place)
         found.append(text[place:end])
         place = end + (text[end] == ",")
-    return found
+    return tuple(found)
 
 
 _FALSY = frozenset(("false", "0", '""', "null", "[]", "{}"))
@@ -106,6 +107,7 @@ def defaults(opcode: str) -> dict[str, object]:
     return {key.name: key.default for key in known if key.required is False and key.default is not None}
 
 
+@lru_cache(4096)
 def _same(raw: str, default: object) -> bool:
     try:
         found = json.loads(raw)

@@ -172,6 +172,9 @@ class InlineNkiKernel(Pass):
         edit.mark(np.concatenate(([-1], ir.count("call_chains") + np.arange(len(names)))))
         for table, mark in MARKS.items():
             edit.prefix(table, join_text([blank(1), suffixed(names, mark)]))
+        edit.give("sets", "origin", vocabulary.ORIGIN_NKI)
+        if not any(t.present("optin_mask") for t in (ir.tables["instructions"], added["instructions"])):
+            edit.give("instructions", "optin_mask", 15 & ~OPTIN_CLEARED)
         _look_into(edit, todo)
         places = _lay_out(edit, todo, calls)
         first_ordered = len(edges)
@@ -472,12 +475,10 @@ def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
         layout[absent] = layouts.add_key(out.pools.layouts, layout[absent], "addr")
         changes["locations"] = changes["locations"].replace(layout=layout)
 
-    sets, runs = out.tables["sets"], edit.runs["sets"]
-    cloned = runs.spread(runs.copy > 0)
-    origin, layout = sets["origin"].copy(), sets["layout"].copy()
-    origin[cloned] = vocabulary.ORIGIN_NKI
+    sets, cloned = out.tables["sets"], edit.runs["sets"].spread(edit.runs["sets"].copy > 0)
+    layout = sets["layout"].copy()
     layout[cloned] = layouts.add_key(out.pools.layouts, layout[cloned], "origin")
-    changes["sets"] = sets.replace(origin=origin, layout=layout)
+    changes["sets"] = sets.replace(layout=layout)
 
     allocations = np.zeros(ir.count("functions"), np.int64)
     for table in ("sets", "registers"):
@@ -511,9 +512,11 @@ def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
 def _settle_instructions(out: IR, edit: Edit, owners: Array, had: Array, has: Array) -> IR:
     """Clear opt-in bits of clones (rule N10), and give and take the keys of edge lists (rule N14)."""
     instructions, runs = out.tables["instructions"], edit.runs["instructions"]
-    mask = instructions["optin_mask"]
-    cloned = runs.spread(runs.copy > 0)
-    mask = np.where(cloned, np.where(mask == NULL_INT, 15, mask) & ~OPTIN_CLEARED, mask)
+    mask = instructions.columns["optin_mask"]
+    if ("instructions", "optin_mask") not in edit.constants:
+        written = instructions["optin_mask"]
+        cloned = runs.spread(runs.copy > 0)
+        mask = np.where(cloned, np.where(written == NULL_INT, 15, written) & ~OPTIN_CLEARED, written)
     layout = instructions["layout"].copy()
     lost = had & ~has
     for change in np.unique(np.stack((has & ~had, lost), axis=1), axis=0).tolist():

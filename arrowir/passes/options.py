@@ -3,6 +3,7 @@
 import inspect
 import types
 from dataclasses import MISSING, dataclass, fields
+from reprlib import repr
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from arrowir.diagnostics import ArrowIRError, OptionError
@@ -59,7 +60,7 @@ def configured(step: P, options: dict[str, Any]) -> P:
     for name, value in options.items():
         if name in known and not fits(value, known[name].type):
             raise OptionError(
-                f"option `{name}` of pass `{step.name}` takes {known[name].type_text}, got {value!r}"
+                f"option `{name}` of pass `{step.name}` takes {known[name].type_text}, got {repr(value)}"
                 f" ({type(value).__name__})"
             )
     try:

@@ -74,7 +74,8 @@ class UnrolledEdges:
         self.faults = faults
         self.alive = iterations.count[self.loops.block] > 0
         gap = np.zeros(len(self.alive), bool)
-        gap[self.loops.rows] = self.alive[self.loops.rows] & (iterations.trips == 0)
+        seen = self.loops.seen[self.loops.block[self.loops.rows]]  # also in a loop of which nothing comes
+        gap[self.loops.rows] = seen & (iterations.trips == 0)
         looked_at = self.loops.looked_at[self.loops.block]
         self.edges = source_edges(self.ir, gap, looked_at & self.alive)
         self.has_instances = self.alive & ~gap

@@ -1,6 +1,6 @@
 """Flat kernel bodies after a recipe: data flows from inputs through tiles to outputs, always in bounds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from arrowir.testing import bir
@@ -110,8 +110,10 @@ class BodyBuilder:
 
     # operands
 
-    def _read(self, tile: Tile, partitions: int, elements: int, offset: int = 0, split: int = 1) -> tuple[Tile, Json]:
-        access = tile.access(partitions, elements, offset=offset, split=split, full_keys=self.style.full_keys)
+    def _read(
+        self, tile: Tile, partitions: int, elements: int, offset: int = 0, folds: Sequence[int] = ()
+    ) -> tuple[Tile, Json]:
+        access = tile.access(partitions, elements, offset=offset, folds=folds, full_keys=self.style.full_keys)
         return tile, access
 
     def _whole(self, tile: Tile) -> tuple[Tile, Json]:
@@ -133,8 +135,10 @@ class BodyBuilder:
         finished = self.pool.finished()
         return finished if finished is not None else self.pool.pick(_wide)
 
-    def _split(self, elements: int) -> int:
-        return self.choice.of((2, 4)) if elements % 4 == 0 and self.choice.chance(0.1) else 1
+    def _folds(self, elements: int) -> Sequence[int]:
+        if elements % 16 or not self.choice.chance(0.1):
+            return ()
+        return self.choice.of(((2,), (4,), (4,), (2,), (2, 4), (2, 2, 4)))
 
     def _elementwise(
         self,
@@ -153,12 +157,12 @@ class BodyBuilder:
         target = self._target(base, partitions, elements)
         partitions = min(partitions, target.partitions)
         elements = min(elements, target.elements)
-        split = self._split(elements)
-        ins = [self._read(tile, partitions, elements, split=split) for tile in sources]
+        folds = self._folds(elements)
+        ins = [self._read(tile, partitions, elements, folds=folds) for tile in sources]
         for _ in range(scalars):
             column = self.pool.pick(lambda tile: tile.partitions >= partitions)
             ins.append(self._read(column, partitions, 1))
-        outs = [self._read(target, partitions, elements, split=split)]
+        outs = [self._read(target, partitions, elements, folds=folds)]
         if reduced:
             total = self._target(f"{base}_sum", partitions, 1, avoid=target)
             outs.append(self._read(total, min(partitions, total.partitions), 1))
@@ -301,12 +305,15 @@ class BodyBuilder:
         ins = [self._read(moving, shared, columns, shift), self._read(stationary, shared, rows, place)]
         self.emitter.emit("Matmult", "PE", ins, [self._read(tile, rows, columns)], keys)
 
-    def _op_matmul(self) -> None:
-        moving = self.pool.pick(_bf16)
+    def _weights(self, elements: int) -> Tile:
+        """Return a tile to multiply, of at least so many elements if there is one."""
         try:
-            stationary = self.pool.pick(lambda tile: _bf16(tile) and tile.elements >= 128)
+            return self.pool.pick(lambda tile: _bf16(tile) and tile.elements >= elements)
         except LookupError:
-            stationary = self.pool.pick(_bf16)
+            return self.pool.pick(_bf16)
+
+    def _op_matmul(self) -> None:
+        moving, stationary = self._weights(32), self._weights(128)
         rows = min(128, stationary.elements)
         self._matmult("matmul", moving, stationary, rows, min(self.recipe.columns, moving.elements), "float32")
 

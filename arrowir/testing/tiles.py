@@ -98,7 +98,7 @@ class Tile:
         elements: int | None = None,
         *,
         offset: int = 0,
-        split: int = 1,
+        folds: Sequence[int] = (),
         full_keys: bool = True,
         **more: Json,
     ) -> Json:
@@ -110,8 +110,8 @@ class Tile:
             How much; all that is written by default.
         offset : int
             The first element.
-        split : int
-            Into how many equal parts to fold the elements, which gives one more dimension.
+        folds : sequence of int
+            Into how many equal parts to fold the elements, again and again; each gives one more dimension.
         full_keys : bool
             Also write the access shape.
         **more
@@ -124,9 +124,11 @@ class Tile:
         """
         rows = self.partitions if partitions is None else partitions
         columns = self.elements if elements is None else elements
-        free: Pattern = [[1, columns]]
-        if split > 1 and columns % split == 0:
-            free = [[columns // split, split], [1, columns // split]]
+        free: Pattern = []
+        for parts in folds:
+            columns //= parts
+            free.append([columns, parts])
+        free.append([1, columns])
         return bir.access(
             self.name,
             [[self.pitch, rows], *free],
@@ -280,7 +282,7 @@ class TilePool:
 
     def pick(self, suits: Callable[[Tile], bool] = lambda _: True, *, partitions: int = 128) -> Tile:
         """Return a written tile in the state buffer, most likely a recent one of at least so many partitions."""
-        if self.choice.chance(0.97):
+        if self.choice.chance(0.94):
             try:
                 return self._pick(lambda tile: tile.partitions >= partitions and suits(tile))
             except LookupError:

@@ -1,11 +1,13 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
 from arrowir_kernels.names import fill_names, free_suffixes, hash_names, measure_names, prefix_hits
-from arrowir_kernels.runs import copy_runs, map_runs, number_runs, shift_runs
+from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, map_runs, number_runs, shift_runs
 
 __all__ = [
+    "copy_bytes",
     "copy_runs",
     "fill_names",
+    "fill_runs",
     "free_suffixes",
     "hash_names",
     "map_runs",

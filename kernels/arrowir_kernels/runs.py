@@ -10,7 +10,6 @@ from arrowir_kernels.jit import kernel
 Rows = NDArray[np.int64]
 
 
-@kernel
 def copy_runs(first: NDArray[Any], second: NDArray[Any], start: Rows, length: Rows, out: NDArray[Any]) -> None:
     """Copy runs of a column, one after the other.
 
@@ -19,21 +18,36 @@ def copy_runs(first: NDArray[Any], second: NDArray[Any], start: Rows, length: Ro
     Parameters
     ----------
     first, second
-        The column, any dtype.
+        The column, contiguous, of one dtype.
     start, length
         First row and number of rows of each run; a run lies in one of the two arrays.
     out
         Filled; as long as the lengths together.
     """
+    size = out.itemsize
+    copy_bytes(first.view(np.uint8), second.view(np.uint8), start * size, length * size, out.view(np.uint8))
+
+
+@kernel
+def copy_bytes(
+    first: NDArray[np.uint8], second: NDArray[np.uint8], start: Rows, length: Rows, out: NDArray[np.uint8]
+) -> None:
+    """Copy runs of bytes; one compiled loop serves columns of every dtype.
+
+    Parameters
+    ----------
+    first, second, start, length, out
+        As in `copy_runs`, in bytes.
+    """
     split = len(first)
     place = 0
     for run in range(len(start)):
-        begin, rows = start[run], length[run]
+        begin, count = start[run], length[run]
         if begin < split:
-            out[place : place + rows] = first[begin : begin + rows]
+            out[place : place + count] = first[begin : begin + count]
         else:
-            out[place : place + rows] = second[begin - split : begin - split + rows]
-        place += rows
+            out[place : place + count] = second[begin - split : begin - split + count]
+        place += count
 
 
 @kernel
@@ -59,11 +73,15 @@ def shift_runs(
     split = len(first)
     place = 0
     for run in range(len(start)):
-        begin, rows, by = start[run], length[run], shift[run]
-        for row in range(rows):
-            at = begin + row
-            key = first[at] if at < split else second[at - split]
-            out[place + row] = key + by if key >= 0 else -1
+        begin, rows, by = start[run], length[run], np.int32(shift[run])
+        if begin < split:
+            for row in range(rows):
+                key = first[begin + row]
+                out[place + row] = key + by if key >= 0 else np.int32(-1)
+        else:
+            for row in range(rows):
+                key = second[begin - split + row]
+                out[place + row] = key + by if key >= 0 else np.int32(-1)
         place += rows
 
 
@@ -94,10 +112,14 @@ def map_runs(
     place = 0
     for run in range(len(start)):
         begin, rows, by = start[run], length[run], shift[run]
-        for row in range(rows):
-            at = begin + row
-            key = first[at] if at < split else second[at - split]
-            out[place + row] = places[key + by] if key >= 0 else -1
+        if begin < split:
+            for row in range(rows):
+                key = first[begin + row]
+                out[place + row] = places[key + by] if key >= 0 else np.int32(-1)
+        else:
+            for row in range(rows):
+                key = second[begin - split + row]
+                out[place + row] = places[key + by] if key >= 0 else np.int32(-1)
         place += rows
 
 
@@ -118,3 +140,21 @@ def number_runs(
         begin, first = start[run], value[run]
         for row in range(length[run]):
             out[begin + row] = first + row
+
+
+@kernel
+def fill_runs(length: Rows, chosen: NDArray[np.bool_], value: NDArray[Any], out: NDArray[Any]) -> None:
+    """Fill some of consecutive runs of an array with a constant each.
+
+    Parameters
+    ----------
+    length, chosen, value
+        Number of rows of each run, whether it is filled, and with what.
+    out
+        Written where runs are chosen.
+    """
+    place = 0
+    for run in range(len(length)):
+        if chosen[run]:
+            out[place : place + length[run]] = value[run]
+        place += length[run]

@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks.inputs import anew
 from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ def _json_read(inputs: Inputs) -> Case:
     import arrowir as air
 
     data = inputs.path("document.json").read_bytes()
-    return Case(air.read_json, len(data), "bytes", fresh=lambda: data, check=_has_instructions)
+    facts = {"bytes_of_text": len(data)}
+    return Case(air.read_json, len(data), "bytes", fresh=lambda: data, check=_has_instructions, facts=facts)
 
 
 def _has_instructions(ir: "IR") -> None:
@@ -56,7 +59,7 @@ def _json_write(inputs: Inputs) -> Case:
 
         assert orjson.loads(written) == orjson.loads(data)
 
-    return Case(lambda one: one.to_json(), len(data), "bytes", fresh=ir.replace, check=check)
+    return Case(lambda one: one.to_json(), len(data), "bytes", fresh=partial(anew, ir), check=check)
 
 
 def _dumps(inputs: Inputs) -> Case:
@@ -100,7 +103,7 @@ def _parquet_write(inputs: Inputs) -> Case:
 
     facts = {"bytes_in_files": _size(inputs.path("document"))}
     rows = ir.count("instructions")
-    return Case(run, rows, "instructions", fresh=lambda: (ir.replace(), places.next()), check=check, facts=facts)
+    return Case(run, rows, "instructions", fresh=lambda: (anew(ir), places.next()), check=check, facts=facts)
 
 
 def _plain_write(inputs: Inputs) -> Case:
@@ -171,9 +174,7 @@ ROWS = (
         for library in ("orjson", "json")
         for collect in (False, True)
     ),
-    Row(
-        "json_write", "tables to JSON text", _json_write, needs=("document.json",), peers=(Peer("orjson_dumps"),)
-    ),
+    Row("json_write", "tables to JSON text", _json_write, needs=("document.json",), peers=(Peer("orjson_dumps"),)),
     Row("orjson_dumps", "orjson.dumps of the same document", _dumps, needs=("document.json",)),
     Row(
         "parquet_write",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.inputs import body, sites
+from tests.benchmarks.inputs import anew, body, sites
 from tests.benchmarks.llvm import AlwaysInliner, Shape
 from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
@@ -27,8 +27,7 @@ def inline(name: str, full: int, *, edges: bool = True) -> Callable[[Inputs], Ca
             run=inliner,
             amount=count,
             unit="instructions",
-            # derived columns are kept with a batch: a batch of its own for each run has none yet
-            fresh=ir.replace,
+            fresh=partial(anew, ir),
             check=partial(_check, ir=ir, instructions=count, edges=edges),
         )
 

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.registry import Inputs
+
+if TYPE_CHECKING:
+    from arrowir import IR
 
 BODY = 200
 """Instructions of a benchmark kernel."""
@@ -24,6 +27,13 @@ def sites(inputs: Inputs, full: int) -> int:
 def body(inputs: Inputs) -> int:
     """Return the number of instructions of a benchmark kernel."""
     return inputs.size(BODY, 20)
+
+
+def anew(ir: "IR") -> "IR":
+    """Return the batch as if just read: with no derived column, and none of what pools keep for the next pass."""
+    from arrowir import IR
+
+    return IR(ir.tables, ir.pools.copy(), diagnostics=ir.messages, history=ir.history)
 
 
 def _encode(document: Json) -> bytes:

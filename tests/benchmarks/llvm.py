@@ -36,7 +36,7 @@ def function(name: str, instructions: int, *, named: bool = True) -> str:
       %t0 = load float, ptr %a
       %t1 = load float, ptr %b
       %t2 = fadd float %t1, %t0
-      %t3 = fmul float %t2, %t1
+      %t3 = fmul float %t2, %t0
       store float %t3, ptr %c
       ret void
     }

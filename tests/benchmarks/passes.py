@@ -1,8 +1,9 @@
 """Rows about the other passes."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.inputs import nest_instructions, nest_trips
+from tests.benchmarks.inputs import anew, nest_instructions, nest_trips
 from tests.benchmarks.registry import Case, Inputs, Row
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def _reservation(inputs: Inputs) -> Case:
         assert set(result.status) == {"changed"}, result.status
         assert result.ir.count("locations") == ir.count("locations") + len(ir)
 
-    return Case(air.passes.RuntimeMemoryReservation(), len(ir), "modules", fresh=ir.replace, check=check)
+    return Case(air.passes.RuntimeMemoryReservation(), len(ir), "modules", fresh=partial(anew, ir), check=check)
 
 
 def _unroll(inputs: Inputs) -> Case:
@@ -33,7 +34,7 @@ def _unroll(inputs: Inputs) -> Case:
         assert result.ir.count("instructions") == count, result.ir
         assert result.ir.count("loops") == 0
 
-    return Case(air.passes.Unroll(), count, "instructions", fresh=ir.replace, check=check)
+    return Case(air.passes.Unroll(), count, "instructions", fresh=partial(anew, ir), check=check)
 
 
 ROWS = (

@@ -8,8 +8,11 @@ from typing import Any
 from tests.benchmarks.registry import Case
 from tests.benchmarks.report import aligned, seconds
 
-STEPS = ("_run", "plan", "apply", "build")
-"""Functions of a pass whose calls are listed."""
+STEPS = ("_run", "plan", "apply", "build", "_column")
+"""Functions whose calls are listed: those of a pass, and of an edit."""
+
+LOOP = "__call__"
+"""A compute kernel, as the profiler sees it."""
 
 LEAST = 0.005
 """Share of the whole below which a call is left out."""
@@ -24,13 +27,19 @@ def text(case: Case) -> str:
         whole, calls = spent(case.run, case.fresh())
     finally:
         edit.THREADS = threads
-    rows: list[tuple[str, str, str]] = [("step", "time", "share"), ("all", seconds(whole), "100 %")]
+    rows: list[tuple[str, str, str]] = [("step", "time", "share"), ("all", seconds(whole), f"{1:.0%}")]
     for caller in STEPS:
-        mine = {name: took for (above, name), took in calls.items() if above == caller and took >= LEAST * whole}
+        mine = {
+            "compute kernels" if name == LOOP else name: took
+            for (above, name), took in calls.items()
+            if above == caller and took >= LEAST * whole and not name.startswith("<")
+        }
         rows += [
             (f"{caller} > {name}", seconds(took), f"{took / whole:.0%}")
             for name, took in sorted(mine.items(), key=lambda pair: -pair[1])
         ]
+    loops = sum(took for (_, name), took in calls.items() if name == LOOP)
+    rows.append(("compute kernels, wherever called", seconds(loops), f"{loops / whole:.0%}"))
     return "\n".join(aligned(rows))
 
 

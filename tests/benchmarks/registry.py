@@ -6,8 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-Fact = int | float | str
-
 MODULES = ("inlining", "files", "passes", "commands")
 """Modules of this package that hold rows, in the order of the report."""
 
@@ -34,8 +32,8 @@ class Case:
     """Makes the input of one run."""
     check: Callable[[Any], None] = _accept
     """Raises when a result is not what it should be; called once."""
-    facts: dict[str, Fact] = field(default_factory=dict[str, Fact])
-    """What else belongs in the report."""
+    facts: dict[str, int] = field(default_factory=dict[str, int])
+    """What else belongs in the report: numbers, and what they count."""
     collect: bool = True
     """Whether the cyclic collector is on while the row runs."""
     child: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.registry import Fact, Row
+from tests.benchmarks.registry import Row
 
 PACKAGES = ("arrowir", "numpy", "polars", "pyarrow", "numba", "llvmlite", "orjson")
 HEADER = ("row", "median", "min", "max", "rate", "peak memory", "compared with", "ratio", "target")
@@ -24,7 +24,7 @@ class Measured:
     row: Row
     amount: int = 0
     unit: str = "runs"
-    facts: dict[str, Fact] = field(default_factory=dict[str, Fact])
+    facts: dict[str, int] = field(default_factory=dict[str, int])
     error: str = ""
     """Why there are none."""
     seconds: list[float] = field(default_factory=list[float])
@@ -67,7 +67,7 @@ def comparisons(one: Measured, by_name: dict[str, Measured]) -> list[Comparison]
     return found
 
 
-# -- text ---------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------------------------
 
 
 def text(about: dict[str, Any], found: Sequence[Measured], *, quick: bool = False) -> str:
@@ -76,9 +76,9 @@ def text(about: dict[str, Any], found: Sequence[Measured], *, quick: bool = Fals
     rows: list[Sequence[str]] = [HEADER]
     for one in found:
         rows += _lines(one, by_name, quick=quick)
-    notes = [f"{one.row.name}: {key.replace('_', ' ')} {value:,}" for one in found for key, value in one.facts.items()]
+    notes = [f"{one.row.name}: {value:,} {key.replace('_', ' ')}" for one in found for key, value in one.facts.items()]
     notes += ["quick sizes: the figures say nothing"] if quick else []
-    return "\n".join([*_about(about), "", *aligned(rows), *([""] if notes else []), *notes])
+    return "\n".join([*setting(about), "", *aligned(rows), *([""] if notes else []), *notes])
 
 
 def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[Sequence[str]]:
@@ -94,6 +94,31 @@ def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[
     ]
     begins = [first, *([""] * len(first) for _ in goals[1:])]
     return [[*begin, *goal] for begin, goal in zip(begins, goals or [("", "", "")], strict=True)]
+
+
+def markdown(found: Sequence[Measured]) -> str:
+    """Return the measurements as a table in Markdown, for the documentation.
+
+    Examples
+    --------
+    >>> print(markdown([]))
+    | row | median (min to max) | rate | peak memory | compared with | target |
+    |---|---|---|---|---|---|
+    """
+    by_name = {one.row.name: one for one in found}
+    lines = ["| row | median (min to max) | rate | peak memory | compared with | target |", "|---|---|---|---|---|---|"]
+    for one in found:
+        if one.error:
+            lines.append(f"| `{one.row.name}` | failed: {one.error} | | | | |")
+            continue
+        times = f"{seconds(one.median)} ({seconds(min(one.seconds))} to {seconds(max(one.seconds))})"
+        compared = comparisons(one, by_name)
+        ratios = ", ".join(f"{c.ratio:.2f} of `{c.peer}`" for c in compared)
+        goals = [] if one.row.seconds is None else [f"at most {seconds(one.row.seconds)}"]
+        goals += [f"at most {c.at_most:g} of `{c.peer}`" for c in compared if c.at_most is not None]
+        cells = (f"`{one.row.name}`", times, rate(one), size(one.peak), ratios, ", ".join(goals))
+        lines.append(" ".join(f"| {cell}".rstrip() for cell in cells) + " |")
+    return "\n".join(lines)
 
 
 def _goal(value: float, at_most: float, shown: Any, quick: bool) -> str:
@@ -124,12 +149,12 @@ def seconds(value: float) -> str:
 
     Examples
     --------
-    >>> seconds(0.01234), seconds(0.5), seconds(12.5)
-    ('12.3 ms', '500 ms', '12.50 s')
+    >>> seconds(0.01234), seconds(0.5), seconds(2.5)
+    ('12.3 ms', '500 ms', '2.50 s')
     """
-    if value >= 10:
-        return f"{value:.2f} s"
     milliseconds = value * 1000
+    if milliseconds >= 1000:
+        return f"{value:.2f} s"
     return f"{milliseconds:.{0 if milliseconds >= 100 else 1 if milliseconds >= 10 else 2}f} ms"
 
 
@@ -159,7 +184,7 @@ def listing(rows: Iterable[Row]) -> str:
     return "\n".join(aligned([(row.name, "", "", "", "", "", row.what) for row in rows]))
 
 
-# -- machine ------------------------------------------------------------------------------------------------------------
+# -- machine ---------------------------------------------------------------------------------------------------------
 
 
 def machine() -> dict[str, Any]:
@@ -202,7 +227,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _about(about: dict[str, Any]) -> list[str]:
+def setting(about: dict[str, Any]) -> list[str]:
+    """Return the machine and the versions as lines of text."""
     memory = about["memory_bytes"]
     room = f", {memory / 1e9:.0f} GB" if memory else ""
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in about["packages"].items())
@@ -215,7 +241,7 @@ def _about(about: dict[str, Any]) -> list[str]:
     return lines
 
 
-# -- JSON ---------------------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------------------------
 
 
 def document(about: dict[str, Any], found: Sequence[Measured], *, quick: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 REPEAT, REPEAT_QUICK = 5, 2
 
 
-class BrokenRow(Exception):
+class RowError(Exception):
     """The process of a row ended before its time; it has said why on standard error."""
 
 
@@ -46,7 +46,7 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise BrokenRow(f"its process ended with code {self.process.wait()}")
+            raise RowError(f"its process ended with code {self.process.wait()}")
         return json.loads(line)
 
     def once(self) -> None:
@@ -56,7 +56,7 @@ class Worker:
             self.process.stdin.write(f"{RUN}\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise BrokenRow(f"its process ended with code {self.process.wait()}") from None
+            raise RowError(f"its process ended with code {self.process.wait()}") from None
         self.measured.add(**self._answer())
 
     def close(self) -> None:
@@ -80,17 +80,17 @@ def measure(some: list[Row], inputs: Inputs, repeat: int) -> Iterator[Measured]:
                 _say(f"setting up {row.name}")
                 try:
                     worker = Worker(row, inputs)
-                except BrokenRow as error:
+                except RowError as error:
                     broken[row.name] = str(error)
                     continue
                 stack.callback(worker.close)
                 workers.append(worker)
             for turn in range(repeat):
+                _say(f"run {turn + 1} of {repeat}")
                 for worker in [w for w in workers if w.measured.row.name not in broken]:
-                    _say(f"run {turn + 1} of {repeat}: {worker.measured.row.name}")
                     try:
                         worker.once()
-                    except BrokenRow as error:
+                    except RowError as error:
                         broken[worker.measured.row.name] = str(error)
         done = {worker.measured.row.name: worker.measured for worker in workers}
         for row in group:
@@ -137,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=int, metavar="N", help=f"runs of each row (default {REPEAT})")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see whether everything works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to a file as well")
+    parser.add_argument("--markdown", action="store_true", help="print the table as it stands in the documentation")
     parser.add_argument("--list", action="store_true", help="list the rows")
     parser.add_argument("--profile", metavar="NAME", help="say where the time of one row of a pass goes")
     return parser
@@ -172,7 +173,10 @@ def main(arguments: list[str] | None = None) -> int:
     machine |= {"load_after": report.load()}
     order = {name: place for place, name in enumerate(known)}
     found.sort(key=lambda one: order[one.row.name])
-    print(report.text(machine, found, quick=given.quick))
+    if given.markdown:
+        print("\n".join([*report.setting(machine), "", report.markdown(found)]))
+    else:
+        print(report.text(machine, found, quick=given.quick))
     if given.json is not None:
         given.json.write_text(json.dumps(report.document(machine, found, quick=given.quick), indent=1) + "\n")
     return 1 if any(one.error for one in found) else 0

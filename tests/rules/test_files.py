@@ -288,7 +288,7 @@ WRONG: list[tuple[str, Any]] = [
     (f"{SET}.Skind", 1), (f"{SET}.name", 1), (f"{SET}.kind", 7), (f"{SET}.tensor_class", {}), (f"{SET}.tensor_shape", [1.5]),
     (f"{SET}.tensor_shape", 4), (f"{SET}.tensorId2MemLocSize", "1"), (f"{SET}.allocated", 1), (f"{SET}.memorylocations", {}),
     (f"{LOCATION}.name", []), (f"{LOCATION}.type", 1.5), (f"{LOCATION}.addr", "0"), (f"{LOCATION}.addr", True),
-    (f"{LOCATION}.addr", 1.0), (f"{LOCATION}.dims", [128, "64"]), (f"{LOCATION}.dims", 4), (f"{LOCATION}.bank", None.__doc__),
+    (f"{LOCATION}.addr", 1.0), (f"{LOCATION}.dims", [128, "64"]), (f"{LOCATION}.dims", 4), (f"{LOCATION}.bank", "x"),
     (f"{LOCATION}.pinned", 0), (f"{LOCATION}.alias", {}), (f"{LOCATION}.alias[0]", ["a"]), (f"{LOCATION}.alias[0][2]", "x"),
     (f"{ROW}.name", None), (f"{ROW}.opcode", 12), (f"{ROW}.engine", []), (f"{ROW}.ins", {}), (f"{ROW}.outs[0]", "x"),
     (f"{ROW}.optin_passes", "x"), (f"{ROW}.optin_passes", [1]), (f"{ROW}.engine_id", 1.5), (f"{ROW}.on_true", 1),
@@ -322,14 +322,14 @@ INTEGERS = ["version", f"{SET}.tensorId2MemLocSize", f"{LOCATION}.addr", f"{LOCA
 
 
 @pytest.mark.parametrize("path", INTEGERS)
-@pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**300, 10**5000], ids=["63", "64", "-63", "300", "5000"])
-def test_f3_known_integers_beyond_64_bits_are_errors(path: str, number: int) -> None:
+@pytest.mark.parametrize(
+    "digits", [str(2**63), str(2**64), str(-(2**63) - 1), "1" + "0" * 300, "1" + "0" * 5000], ids=len
+)
+def test_f3_known_integers_beyond_64_bits_are_errors(path: str, digits: str) -> None:
     document = full()
     holder, key = at(document, path)
     holder[key] = "@"
-    digits = f"{'-' if number < 0 else ''}{hex(abs(number))}" if number > 10**4000 else str(number)
-    text = compact(document).replace('"@"', digits if number < 10**4000 else "1" + "0" * 5000)
-    error = refused(text.encode())
+    error = refused(compact(document).replace('"@"', digits).encode())
     assert "does not fit 64 bits" in error.message
     assert len(error.message) < 500
     assert error.json_path == path
@@ -353,9 +353,9 @@ def test_f3_the_smallest_integer_is_text_because_its_column_means_absence_by_it(
 
 
 def test_f3_legal_unions() -> None:
-    for value in (["a", "b"], [], 0, 12, None):
+    for value, mask in ((["a", "b"], 0), ([], 0), (0, 0), (12, 12), (None, 15)):
         ir = load(module(function(instructions=[instruction("I", optin_passes=value)])))
-        assert ir.instructions["optin_mask"].to_list() == [{0: 0, 12: 12}.get(value, 0) if value.__class__ in (int, list) and not isinstance(value, list) else 0 if isinstance(value, list) else 15]
+        assert ir.instructions["optin_mask"].to_list() == [mask]
     for value in ("SB", 16, 8, "Odd", 77):
         ir = load(module(function(allocations=[storage("a", memory=value)])))
         assert ir.locations["type"].to_list() == [{16: "SB", 8: "DRAM", 77: None}.get(value, value)]

@@ -215,6 +215,22 @@ def test_o7_log_lines_that_are_off_are_never_made() -> None:
     assert Spelled.times == 0
 
 
+def test_o7_the_passes_of_the_package_log_nothing_unless_asked(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ir = air.read("data/generated/tiny.json")
+    with monkeypatch.context() as patch:
+        made: list[object] = []
+        patch.setattr(logging.Logger, "makeRecord", lambda *arguments, **_: made.append(arguments))
+        air.run(ir)
+        assert made == []
+    with caplog.at_level(logging.INFO, "arrowir.passes"):
+        air.run(ir)
+    (call,) = ir.instructions.filter(opcode="NKIKernel")["name"]
+    assert f"Found InstNKIKernel: {call}" in [record.getMessage() for record in caplog.records]
+    assert {record.name for record in caplog.records} == {"arrowir.passes.inline_nki_kernel"}
+
+
 def test_o8_a_non_fatal_error_leaves_the_module_in_the_pipeline() -> None:
     result = air.run(batch("a", "b"), [Refuse(only="a", fatal=False), Tag()])
     assert result.status.to_list() == ["changed", "changed"]
@@ -409,11 +425,12 @@ def test_p3_one_row_per_module_and_pass() -> None:
 
 
 def test_p3_rows_per_module_are_those_of_the_tables() -> None:
-    ir = air.read("data/samples/klr009")
-    counted = pipeline.rows_per_module(ir)
-    for table in pipeline.COUNTED:
-        expected = np.bincount(ir.array(table, "module_id"), minlength=len(ir))
-        assert counted[table].tolist() == expected.tolist(), table
+    before = air.read(["data/samples/klr009", "data/generated", "data/samples"])
+    for ir in (before, air.run(before).ir):
+        counted = pipeline.rows_per_module(ir)
+        for table in pipeline.COUNTED:
+            expected = np.bincount(ir.array(table, "module_id"), minlength=len(ir))
+            assert counted[table].tolist() == expected.tolist(), table
 
 
 def test_p4_passes_are_known_by_the_compilers_names() -> None:

@@ -265,9 +265,15 @@ def test_inputs_of_one_stem_keep_enough_of_their_path(command: Command, tmp_path
 
 def test_an_input_named_twice_is_taken_once(command: Command, tmp_path: Path) -> None:
     files = put(tmp_path / "in", a=document(), b=document())
-    code, out, _ = command("run", files / "a.json", files, files / "*.json", "-o", tmp_path / "out", "--json")
-    assert code == 0
-    assert [m["name"] for m in json.loads(out)["modules"]] == ["a", "b"]
+    for inputs in ([files / "a.json", files, files / "*.json"], [files / "a.json", files / "b.json", files / "a.json"]):
+        code, out, _ = command("run", *inputs, "-o", tmp_path / "out", "--json")
+        assert code == 0
+        assert [m["name"] for m in json.loads(out)["modules"]] == ["a", "b"]
+
+
+def test_an_out_of_any_name_is_a_folder(command: Command, tmp_path: Path) -> None:
+    assert command("run", SCALE_ADD, "-o", tmp_path / "out.json")[0] == 0
+    assert listing(tmp_path / "out.json") == ["diagnostics.parquet", "scale_add.json", "steps.parquet"]
 
 
 def test_failed_modules_are_written_like_the_others(command: Command, tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_convert_there_and_back(command: Command, tmp_path: Path) -> None:
     assert first["output"] == str(tmp_path / "again/alu_zoo.json")
 
 
+def test_convert_of_many_modules_makes_a_folder_of_any_name(command: Command, tmp_path: Path) -> None:
+    files = put(tmp_path / "in", a=document(), b=document())
+    assert command("convert", files, "-o", tmp_path / "y.json")[0] == 0
+    assert listing(tmp_path / "y.json") == ["a.json", "b.json"]
+
+
 def test_convert_with_an_unreadable_input_writes_the_rest(command: Command, tmp_path: Path) -> None:
     files = put(tmp_path / "in", a=document(), b=b"nonsense")
     code, _, err = command("convert", files, "-o", tmp_path / "out", "--format", "json")

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import arrowir as air
@@ -119,6 +121,21 @@ def test_a_damaged_data_set_among_others(command: Command, tmp_path: Path) -> No
     assert "_manifest.json" in err
     with pytest.raises(air.FormatError):
         air.read(tmp_path / "set")
+
+
+def test_names_that_are_no_text(command: Command, tmp_path: Path) -> None:
+    files = put(tmp_path / "in", good=document())
+    strange = os.fsdecode(b"bad\xff")
+    (files / f"{strange}.json").write_bytes(b"[]")
+    (files / f"fine{strange}.json").write_bytes(document())
+    air.read(SCALE_ADD).write_parquet(files / "set")
+    (files / "set/_manifest.json").write_text("{}")
+    (files / "set").rename(files / f"{strange}.set")
+    code, out, err = command("run", files, files / f"{strange}.set", "-o", tmp_path / "out", "--json")
+    assert code == 1
+    assert [m["status"] for m in json.loads(out)["modules"]] == ["failed", "changed", "changed", "failed"]
+    assert "Traceback" not in err
+    assert len(pl.read_parquet(tmp_path / "out/diagnostics.parquet").filter(code="format_error")) == 2
 
 
 def test_three_hundred_files(command: Command, tmp_path: Path) -> None:

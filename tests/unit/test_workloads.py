@@ -142,9 +142,10 @@ def test_kernels_are_sound(seed: int, lowered: bool) -> None:
 
 @pytest.mark.parametrize("path", sorted((DATA / "samples").rglob("*.json")), ids=lambda path: path.name)
 def test_samples_are_sound(path: Path) -> None:
-    # the synthetic zoo calls a function and names a queue that are not there
-    expected = 2 if path.name == "opcode_zoo.json" else 0
-    assert len(problems(json.loads(path.read_text()))) == expected
+    found = problems(json.loads(path.read_text()))
+    # the synthetic zoo names a function, a queue and a block that are not there, all of them `x`
+    assert bool(found) == (path.name == "opcode_zoo.json")
+    assert all("`x`" in line and line.endswith(("is no function", "is no queue", "is no block")) for line in found)
 
 
 def _spoil(document: Json, fault: str) -> None:
@@ -287,11 +288,13 @@ def test_kernels_have_the_counted_sizes() -> None:
 
 
 def test_access_patterns_and_dtypes_are_typical() -> None:
-    document = workloads.module(layers=1)
+    document = workloads.module(layers=1, loops=False)
     operands = [operand for row in kernel_rows(document) for operand in row["ins"] + row["outs"]]
     patterns = [operand["ap"] for operand in operands if "ap" in operand]
-    assert sum(pattern[0][1] == 128 for pattern in patterns) / len(patterns) > 0.85
-    assert {len(pattern) for pattern in patterns} == {2, 3}
+    assert 0.85 < sum(pattern[0][1] == 128 for pattern in patterns) / len(patterns) < 0.99
+    dimensions = Counter(len(pattern) for pattern in patterns)
+    assert set(dimensions) == {2, 3, 4, 5}
+    assert (dimensions[2] + dimensions[3]) / len(patterns) > 0.95
     dtypes = Counter(operand["dtype"] for operand in operands)
     assert 0.5 < dtypes["bfloat16"] / len(operands) < 0.8
     assert any("dynamic_ap_info" in operand for operand in operands)
