@@ -13,6 +13,8 @@ from typing import Any
 PLACEHOLDER = "\x01"
 """Stands for a reference, in the text of a row."""
 
+_SCANNER = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers of any size: their values are not wanted
+
 
 def dump(value: Any) -> str:
     """Return compact JSON text of a value."""
@@ -28,7 +30,7 @@ def fill(text: str, names: list[str]) -> str:
 @lru_cache(65536)
 def members(text: str) -> tuple[tuple[str, str], ...]:
     """Cut an object's text into its members: (key, text of the value), in order; placeholders stay in place."""
-    scan = json.JSONDecoder().raw_decode
+    scan = _SCANNER.raw_decode
     # Placeholders become 1-character legal JSON values of the same length, so that places stay the same.
     legal = text.replace(PLACEHOLDER, "0")
     found: list[tuple[str, str]] = []
@@ -65,7 +67,7 @@ def parse(text: str) -> Any:
 @lru_cache(65536)
 def items(text: str) -> tuple[str, ...]:
     """Cut a list's text into the texts of its items; placeholders stay in place."""
-    scan = json.JSONDecoder().raw_decode
+    scan = _SCANNER.raw_decode
     legal = text.replace(PLACEHOLDER, "0")
     found: list[str] = []
     place = 1

@@ -148,18 +148,21 @@ def _ruled(columns: Sequence[str], cells: list[list[str]], right: list[bool]) ->
     """Write a table with rich, where it is installed."""
     try:
         from rich import box
+        from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
     except ImportError:
         return False
-    ruled = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    ruled = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name, numeric in zip(columns, right, strict=True):
-        ruled.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        ruled.add_column(Text(name), justify="right" if numeric else "left", no_wrap=True)
     for row in cells:
         ruled.add_row(*map(Text, row))
     text = io.StringIO()
-    screen = Console(file=text, force_terminal="NO_COLOR" not in os.environ, width=Console().width)
+    # Wide enough for every cell: a name that is cut or folded cannot be copied, and terminals wrap lines themselves.
+    width = sum(max(map(cell_len, column)) + 2 for column in zip(columns, *cells, strict=True))
+    screen = Console(file=text, force_terminal=True, no_color="NO_COLOR" in os.environ, width=max(width, 20))
     screen.print(ruled)
     answer(text.getvalue())
     return True

@@ -61,7 +61,9 @@ def tables_of(parts: Sequence[Part]) -> dict[str, Table]:
         if total > _MAX_ROWS:
             raise FormatError(f"the batch has {total:,} {name}, more than ids can count; read it in parts")
         if total:
-            tables[name] = Table(name, {c.name: _join(name, c, parts, begins) for c in schema.BY_NAME[name].stored}, total)
+            tables[name] = Table(
+                name, {c.name: _join(name, c, parts, begins) for c in schema.BY_NAME[name].stored}, total
+            )
         else:
             tables[name] = Table.empty(name)
     return tables

@@ -168,8 +168,6 @@ def _stage(path: str) -> str | None:
     return found[1].removesuffix(".json") if found else None
 
 
-
-
 def to_json(ir: IR, module_id: int = 0, indent: int | None = None) -> bytes:
     """Return one module as a BIR JSON document.
 

@@ -42,7 +42,8 @@ _MAX_SEEN = 100_000
 TABLE_CODE = {name: code for code, name in enumerate(schema.STRUCTURAL["table"])}
 _OWNER = {name: code for code, name in enumerate(schema.STRUCTURAL["block_owner"])}
 _NULLS = {
-    table: [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in slots_of(table)] for table in schema.STORED
+    table: [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in slots_of(table)]
+    for table in schema.STORED
 }
 _STRUCTURED = frozenset({"Loop", "DynamicForLoop", "DoWhile", "DMABlock"})
 _BRANCHES = frozenset({"UnconditionalBranch", "CompareAndBranch"})
@@ -128,7 +129,7 @@ class BirReader:
         # Names of instructions, to be resolved when all of a unit are there: (rows, place of id and name, row, name, warn).
         self._pending: list[tuple[list[int], int, int, int, str, tuple[str, str] | None]] = []
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows ----
 
     def append(self, table: str, row: Row | tuple[int, ...]) -> int:
         """Append a row and return its number."""
@@ -153,7 +154,7 @@ class BirReader:
         self.texts[table].append(name)
         return name
 
-    # -- module -------------------------------------------------------------------------------------------------------
+    # -- module ----
 
     def read(self, document: Any, *, name: str, source: str | None, stage: str | None) -> None:
         """Read a whole document.
@@ -176,7 +177,9 @@ class BirReader:
         row, _ = self.members.fill(shapes.MODULE, _NULLS["modules"], document)
         if isinstance(nki, dict):
             row[_NKI_LAYOUT], row[_NKI_EXTRA] = self._inside("nki_functions", self._nki, nki)
-        kernels, kernel_path = (nki.get("functions"), "nki_functions.functions") if isinstance(nki, dict) else (nki, "nki_functions")
+        kernels, kernel_path = (
+            (nki.get("functions"), "nki_functions.functions") if isinstance(nki, dict) else (nki, "nki_functions")
+        )
         row[0] = -1 if source is None else self.pools.names.intern(source)
         row[1] = -1 if stage is None else self.pools.names.intern(stage)
         self.texts["modules"].append(name)
@@ -225,13 +228,15 @@ class BirReader:
                 found = storage.rows_of.get(reference.name, [-1])[0]
                 self._refer("locations", location, reference, found, function)
 
-    # -- storage ------------------------------------------------------------------------------------------------------
+    # -- storage ----
 
     def _storage(self, entry: Any, function: int, ordinal: int, storage: Storage, path: str, placed: Any) -> None:
         skind = entry.get("Skind") if isinstance(entry, dict) else None
         if skind is not None and skind.__class__ is not str:
             raise Wrong("Skind", f"expected a string, found {kind_of(skind)}")
-        is_set = skind == "memory_location_set" or (skind is None and isinstance(entry, dict) and "memorylocations" in entry)
+        is_set = skind == "memory_location_set" or (
+            skind is None and isinstance(entry, dict) and "memorylocations" in entry
+        )
         if not is_set:
             row, _ = self.members.fill(shapes.REGISTER, _NULLS["registers"], entry)
             name = self.named("registers", entry)
@@ -271,7 +276,9 @@ class BirReader:
     def _alias(self, entry: Any, location: int, function: int, storage: Storage) -> None:
         form = "expected [location, kind] or [set, location, kind]"
         if not isinstance(entry, list) or len(entry) not in (2, 3):
-            raise Wrong("", f"{form}, found {kind_of(entry)}{f' of {len(entry)} items' if isinstance(entry, list) else ''}")
+            raise Wrong(
+                "", f"{form}, found {kind_of(entry)}{f' of {len(entry)} items' if isinstance(entry, list) else ''}"
+            )
         *names, kind = entry
         for place, name in enumerate(names):
             expect(name, str, f"[{place}]")
@@ -297,7 +304,7 @@ class BirReader:
         extra = self.pools.extras.intern("".join([*text.parts, "]"]))
         self.append("aliases", (location, target, own, name, set_name, _alias_kind(kind, f"[{len(names)}]"), extra))
 
-    # -- blocks -------------------------------------------------------------------------------------------------------
+    # -- blocks ----
 
     def _queues(self, value: Any) -> None:
         for obj, path, _ in self._listed(value, "queues", 0):
@@ -379,7 +386,9 @@ class BirReader:
         axes = block.axes
         if more:
             if "sync_info" in children and obj["sync_info"] is not None:
-                row[_SYNC_LAYOUT], row[_SYNC_EXTRA] = self._inside("sync_info", self._sync_info, obj["sync_info"], number)
+                row[_SYNC_LAYOUT], row[_SYNC_EXTRA] = self._inside(
+                    "sync_info", self._sync_info, obj["sync_info"], number
+                )
             self._edges(obj, children, number, unit, block.axes)
             self._targets(obj, opcode, children, number, unit, block.siblings)
             if shape is not shapes.INSTRUCTION:
@@ -398,7 +407,12 @@ class BirReader:
         """Mark members that are text here because of their value, or lists for objects; return nested blocks."""
         marks = self.members.marks
         for key, _ in _SLOTS:
-            if key in children and not isinstance(obj[key], str | None) and opcode not in _BRANCHES and opcode != "Call":
+            if (
+                key in children
+                and not isinstance(obj[key], str | None)
+                and opcode not in _BRANCHES
+                and opcode != "Call"
+            ):
                 marks[key] = layouts.RAW
         for key, owner in _AXES.items():
             if key in children and not isinstance(obj[key], dict | None):
@@ -433,7 +447,9 @@ class BirReader:
     def _operand(self, obj: Any, role: int, instruction: int, unit: Unit, axes: Axes, content: bytes | str) -> None:
         row, references = self.members.fill(shapes.OPERAND, _NULLS["operands"], obj)
         row[0], row[1] = instruction, role
-        if row[_KIND] == vocab.OPERAND_PHYSICAL_AP and (row[_PATTERN] < 0 or row[_OFFSET] == NULL_INT or row[_DTYPE] < 0):
+        if row[_KIND] == vocab.OPERAND_PHYSICAL_AP and (
+            row[_PATTERN] < 0 or row[_OFFSET] == NULL_INT or row[_DTYPE] < 0
+        ):
             for key in ("ap", "offset", "dtype"):
                 if obj.get(key) is None:
                     raise Wrong("", f"an operand of kind `physical_ap` must have the member `{key}`")
@@ -483,7 +499,7 @@ class BirReader:
             if len(seen) < _MAX_SEEN:
                 seen[content] = row
 
-    # -- what instructions name ---------------------------------------------------------------------------------------
+    # -- what instructions name ----
 
     def register(self, name: str, unit: Unit, place: tuple[str, int]) -> int:
         """Return the register that a name means, or -1 with a warning."""
@@ -518,7 +534,9 @@ class BirReader:
         at = len(rows)
         self._refer(table, row, reference, found, -1)
         if reference.table == "instructions":
-            self._pending.append((rows, at + _TARGET_ID, at + _TARGET_NAME, instruction, reference.name, ("instruction", reference.path)))
+            self._pending.append(
+                (rows, at + _TARGET_ID, at + _TARGET_NAME, instruction, reference.name, ("instruction", reference.path))
+            )
 
     def _refer(self, table: str, row: int, reference: Reference, found: int, function: int) -> None:
         """Add a row to `references`; a function says that a location was looked for there."""
@@ -547,7 +565,9 @@ class BirReader:
                     check_name(name, f"{key}[{place}]")
                 at = len(rows)
                 number = self.append("dependencies", (instruction, relation, -1, edge, -1, extra))
-                self._pending.append((rows, at + _ON_INSTRUCTION, at + _ON_NAME, instruction, name, ("instruction", key)))
+                self._pending.append(
+                    (rows, at + _ON_INSTRUCTION, at + _ON_NAME, instruction, name, ("instruction", key))
+                )
                 for reference in references:
                     self._refer_from("dependencies", number, reference, unit, axes, instruction)
 
@@ -616,7 +636,7 @@ class BirReader:
             check_name(producer, "from")
             self._pending.append((rows, at + _FROM_INSTRUCTION, at + _FROM_NAME, instruction, producer, None))
 
-    # -- names of instructions ----------------------------------------------------------------------------------------
+    # -- names of instructions ----
 
     def _resolve(self, unit: Unit) -> None:
         """Find the instructions that names mean (rule R3); in a queue its own come before those of the function."""

@@ -72,7 +72,9 @@ class Calls:
         width = len(rows) // self._reader.count("functions")
         named = [row for row, text in enumerate(self._reader.texts["functions"]) if text == name]
         apart = [row for row in named if rows[row * width + 1]]
-        callers = {c.unit.function for c in self._calls if c.opcode == "NKIKernel" and c.name == name and c.unit.queue < 0}
+        callers = {
+            c.unit.function for c in self._calls if c.opcode == "NKIKernel" and c.name == name and c.unit.queue < 0
+        }
         kernels = [row for row in named if row > 0 and name != "main" and callers - {row}]
         return apart or kernels or named
 

@@ -73,7 +73,9 @@ def report(findings: Findings, about: About) -> list[Diagnostic]:
         names = about.names[kind + "s"]
         message = f"more than one {kind} is named `{name}`; of an input or output kind where the reference is, or first in file order, is meant"
         del names
-        rows.append(about.make("ambiguous_name", message, function, *(() if kind == "register" else ((kind + "s", row),))))
+        rows.append(
+            about.make("ambiguous_name", message, function, *(() if kind == "register" else ((kind + "s", row),)))
+        )
     return rows
 
 
@@ -104,7 +106,9 @@ def report_values(
     if version not in (1, 2):
         found = "no `version`" if version is None else f"version {version}"
         rows.append(
-            about.make("unknown_value", f"the module has {found}; known are 1 and 2, expressions are read by their form")
+            about.make(
+                "unknown_value", f"the module has {found}; known are 1 and 2, expressions are read by their form"
+            )
         )
     return rows
 

@@ -188,7 +188,9 @@ def _explained(error: json.JSONDecodeError, path: str | None) -> FormatError:
     elif place == len(text) - len(text.lstrip()):
         message = f"this is not JSON: it starts with {_excerpt(rest)}"
     else:
-        message = f"this is not valid JSON: {error.msg[0].lower()}{error.msg[1:].removesuffix(' at')}, found {_excerpt(rest)}"
+        message = (
+            f"this is not valid JSON: {error.msg[0].lower()}{error.msg[1:].removesuffix(' at')}, found {_excerpt(rest)}"
+        )
     return FormatError(message, path=path, offset=offset)
 
 

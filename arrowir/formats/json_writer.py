@@ -40,7 +40,9 @@ class Template:
             if where == layouts.RAW:
                 # The members of the extra stand in the order of the layout, so its text is copied run by run.
                 if not legal.startswith(head, place):
-                    raise SchemaError(f"the text of a row has not the member `{slot}` where its layout says: {extra[:80]}")
+                    raise SchemaError(
+                        f"the text of a row has not the member `{slot}` where its layout says: {extra[:80]}"
+                    )
                 _, end = scan_value(legal, place + len(head))
                 first, *more = extra[place:end].split(extras.PLACEHOLDER) if extra is not legal else (extra[place:end],)
                 text += first
@@ -64,7 +66,12 @@ Members = list[tuple[str, str, str, str]]
 def members_of(layout: str) -> Members:
     """Return what a layout says of its members."""
     return [
-        (where, key if where in (layouts.COLUMN, layouts.RAW) else f"{where}\0{key}", f"{quote(key)}:", "," if place else "")
+        (
+            where,
+            key if where in (layouts.COLUMN, layouts.RAW) else f"{where}\0{key}",
+            f"{quote(key)}:",
+            "," if place else "",
+        )
         for place, (where, key) in enumerate(layouts.entries(layout))
     ]
 
@@ -159,7 +166,11 @@ class _Rows:
 
     def bounds(self, parent: "_Rows", column: str) -> list[int]:
         """Return where the children of each row of a parent begin, counted within the module."""
-        counts = np.bincount(self.array(column) - parent.first, minlength=len(parent)) if len(self) else np.zeros(len(parent))
+        counts = (
+            np.bincount(self.array(column) - parent.first, minlength=len(parent))
+            if len(self)
+            else np.zeros(len(parent))
+        )
         return starts(counts.astype(np.int64)).tolist()
 
     @cached_property
@@ -193,7 +204,9 @@ class _Rows:
             if column.key == key:
                 break
         else:
-            raise SchemaError(f"a layout in table `{self.name}` says that `{key}` stands in a column; there is none for it")
+            raise SchemaError(
+                f"a layout in table `{self.name}` says that `{key}` stands in a column; there is none for it"
+            )
         if column.kind == "text":
             return self.names
         writer, values = self.writer, self.cells(column.name)
@@ -302,7 +315,7 @@ class _Module:
                 text = self.tables[tables[target]].names[found - self.tables[tables[target]].first]
             owner.references.setdefault(row - owner.first, []).append(text)
 
-    # -- storage ------------------------------------------------------------------------------------------------------
+    # -- storage ----
 
     def _allocations(self) -> Texts:
         functions, sets, locations, registers = (
@@ -331,7 +344,7 @@ class _Module:
         bounds = aliases.bounds(locations, "location_id")
         return [_list(texts[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
 
-    # -- instructions -------------------------------------------------------------------------------------------------
+    # -- instructions ----
 
     def _block_texts(self) -> Texts:
         """Return the texts of all blocks; from the last to the first, since nested blocks stand behind their owners."""
@@ -339,7 +352,9 @@ class _Module:
         owner = blocks.array("instruction_id")
         nested = np.flatnonzero(owner >= 0)
         if (instructions.table["block_id"][owner[nested]] - blocks.first >= nested).any():
-            raise SchemaError("a block stands before the instruction that owns it; rows of blocks must go breadth first")
+            raise SchemaError(
+                "a block stands before the instruction that owns it; rows of blocks must go breadth first"
+            )
         owners = owner.tolist()
         inside: list[str] = ["[]"] * len(instructions)
         collected: dict[int, Texts] = {}
@@ -425,7 +440,9 @@ class _Module:
                 case "\x01":
                     text = next(names)
                 case _:
-                    raise SchemaError(f"a layout of an operand says that `{slot}` stands in a column; there is none for it")
+                    raise SchemaError(
+                        f"a layout of an operand says that `{slot}` stands in a column; there is none for it"
+                    )
             out += literal + text
         return out + template.last
 

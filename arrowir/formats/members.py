@@ -370,9 +370,11 @@ class Members:
             refers=not shape.references.keys().isdisjoint(raw),
         )
 
-    # -- text ---------------------------------------------------------------------------------------------------------
+    # -- text ----
 
-    def _text(self, shape: Shape, variant: Variant, obj: Json, content: bytes | str) -> tuple[int, tuple[Reference, ...]]:
+    def _text(
+        self, shape: Shape, variant: Variant, obj: Json, content: bytes | str
+    ) -> tuple[int, tuple[Reference, ...]]:
         raw = variant.raw
         for key, kind in variant.known:
             expect(obj[key], kind, key)
@@ -409,7 +411,7 @@ class Members:
             raise Wrong(key, f"expected a list or an object, found {kind_of(value)}")
         return self.read_json(value, key)
 
-    # -- cells --------------------------------------------------------------------------------------------------------
+    # -- cells ----
 
     def read_int(self, value: Any, key: str) -> int:
         """Read an integer."""

@@ -189,9 +189,7 @@ def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:
     ]
 
 
-def _local(
-    ir: IR, table: str, of: str, first: int, end: int, ids: Array, begins: dict[str, int]
-) -> Array:
+def _local(ir: IR, table: str, of: str, first: int, end: int, ids: Array, begins: dict[str, int]) -> Array:
     """Return ids as counted within the module."""
     if of:
         shift: Array | int = begins[of]

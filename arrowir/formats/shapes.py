@@ -83,9 +83,5 @@ OPERAND = table_shape(
 )
 LOOP = table_shape("loops", "an axis", expressions=True)
 SYNC_INFO = Shape("an object", ("layout", "extra"), {}, frozenset({"on_wait", "on_update"}))
-WAIT = table_shape(
-    "semaphores", "a wait", more={"wait_value": ("value", "int")}, children=frozenset({"from"})
-)
-UPDATE = table_shape(
-    "semaphores", "an update", more={"update_value": ("value", "int")}, children=frozenset({"from"})
-)
+WAIT = table_shape("semaphores", "a wait", more={"wait_value": ("value", "int")}, children=frozenset({"from"}))
+UPDATE = table_shape("semaphores", "an update", more={"update_value": ("value", "int")}, children=frozenset({"from"}))

@@ -67,7 +67,7 @@ def stems(names: Sequence[str], sources: Sequence[str | None]) -> list[str]:
 
 def _legal(name: str) -> str:
     """Return a name that a file can have."""
-    stem = "".join("_" if char in '/\\\0:' or not char.isprintable() else char for char in name)
+    stem = "".join("_" if char in "/\\\0:" or not char.isprintable() else char for char in name)
     if stem.strip(".") == "":
         stem = "module" + stem.replace(".", "_")
     if len(stem.encode()) > _MAX_BYTES:

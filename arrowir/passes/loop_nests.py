@@ -262,12 +262,10 @@ def _trip_counts(lower: Array, upper: Array, stride: Array) -> Array:
 def _written_bounds(text: str, shard_id: int) -> list[tuple[int | None, tuple[str, str] | None]]:
     """Return for `lb`, `ub` and `stride` the value of an expression in a loop's text, or what is wrong with it."""
     written = dict(extras.members(text))
-    found: list[tuple[int | None, tuple[str, str] | None]] = []
-    for key in ("lb", "ub", "stride"):
-        found.append(
-            (None, None) if key not in written else _written_bound(key, expressions.read(written[key]), shard_id)
-        )
-    return found
+    return [
+        (None, None) if key not in written else _written_bound(key, expressions.read(written[key]), shard_id)
+        for key in ("lb", "ub", "stride")
+    ]
 
 
 def _written_bound(key: str, bound: object, shard_id: int) -> tuple[int | None, tuple[str, str] | None]:

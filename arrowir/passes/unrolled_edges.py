@@ -1,6 +1,7 @@
 """Dependencies of unrolled instructions (rule U7)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from arrowir.edit import expand
 from arrowir.passes.gap_edges import source_edges
 from arrowir.passes.iterations import Iterations, Links
 from arrowir.passes.loop_nests import of_each
-from arrowir.passes.loop_values import LoopValues, Subjects
+from arrowir.passes.loop_values import CHUNK, LoopValues, Subjects
 from arrowir.passes.unroll_faults import Fault, Faults, first_places
 from arrowir.store import Array
 
@@ -38,19 +39,16 @@ class Edges:
 
 @dataclass
 class _Found:
-    """Edges on the way: of an instruction of the result, or of a loop in one instance of its block."""
+    """Edges of loops, in each instance of the block that the loop stands in."""
 
     owner: Array
-    """Row of the result; for a loop the instance of its block."""
+    """The instance."""
     source: Array
     target: Array
     """The instance of the block of what they are on; -1 for unresolved names."""
 
     def pick(self, which: Array) -> "_Found":
         return _Found(self.owner[which], self.source[which], self.target[which])
-
-    def join(self, other: "_Found") -> "_Found":
-        return _Found(*(np.concatenate((getattr(self, k), getattr(other, k))) for k in ("owner", "source", "target")))
 
 
 class UnrolledEdges:
@@ -70,8 +68,8 @@ class UnrolledEdges:
         self.iterations = iterations
         self.loops = iterations.loops
         self.ir = self.loops.ir
-        self.shard_id = shard_id
         self.faults = faults
+        self.values = LoopValues(iterations, shard_id)
         self.alive = iterations.count[self.loops.block] > 0
         gap = np.zeros(len(self.alive), bool)
         seen = self.loops.seen[self.loops.block[self.loops.rows]]  # also in a loop of which nothing comes
@@ -168,26 +166,43 @@ class UnrolledEdges:
         """Return all edges of the result; where faults were found it means nothing."""
         edges, iterations = self.edges, self.iterations
         keeps = np.flatnonzero(self.mode != _GONE)
-        owner = edges.owner[keeps]
-        of_loop = iterations.is_loop[owner]
+        of_loop = iterations.is_loop[edges.owner[keeps]]
         own, of_loops = keeps[~of_loop], keeps[of_loop]
-        # Of instructions: for each row of the result the edges of the row that it comes from.
-        first = np.searchsorted(edges.owner[own], np.arange(len(self.alive) + 1))
-        counts = np.diff(first)[iterations.source]
-        row = np.repeat(np.arange(iterations.rows), counts)
-        source = own[expand(first[iterations.source], counts)]
-        target = self._targets(source, iterations.instance[row])
-        found = _Found(row, source, target).pick((target >= 0) | (self.mode[source] == _UNRESOLVED))
-        on_loop = self._on_loop(found.source)
-        if not len(of_loops) and not on_loop.any():
-            return self._ordered(found, None)
+        on_loop = self._on_loop(own)
+        found, looser = self._of_instructions(own[~on_loop]), own[on_loop]
+        if not len(of_loops) and not len(looser):
+            return self._ordered(found.owner, found.source, found.on, None)
+        on_loops = self._of_instructions(looser)
         # Of loops: for each instance of the block that the loop stands in.
         block = self.loops.block[edges.owner[of_loops]]
         source = np.repeat(of_loops, iterations.count[block])
         instance = expand(iterations.first[block], iterations.count[block])
         target = self._targets(source, instance)
-        loops = _Found(instance, source, target).pick((target >= 0) | (self.mode[source] == _UNRESOLVED))
-        return self._spread(found.pick(~on_loop), found.pick(on_loop), loops)
+        some = (target >= 0) | (self.mode[source] == _UNRESOLVED)
+        return self._spread(found, on_loops, _Found(instance[some], source[some], target[some]))
+
+    def _of_instructions(self, source_edges: Array) -> "_Spread":
+        """Return the edges of the rows of the result, `on` being the row that each is on, or for a loop the instance of its block."""
+        iterations = self.iterations
+        first = np.searchsorted(self.edges.owner[source_edges], np.arange(len(self.alive) + 1))
+        number = np.diff(first)
+        owner: list[Array] = []
+        source: list[Array] = []
+        on: list[Array] = []
+        for begin in range(0, iterations.rows if len(source_edges) else 0, CHUNK):
+            rows = iterations.source[begin : begin + CHUNK]
+            counts = number[rows]
+            row = np.repeat(np.arange(begin, begin + len(rows)), counts)
+            edge = source_edges[expand(first[rows], counts)]
+            target = self._targets(edge, iterations.instance[row])
+            some = np.flatnonzero((target >= 0) | (self.mode[edge] == _UNRESOLVED))
+            if len(some) < len(edge):
+                row, edge, target = row[some], edge[some], target[some]
+            owner.append(row)
+            source.append(edge)
+            on.append(self._rows_at(edge, target))
+        none = [np.zeros(0, np.int64)]
+        return _Spread(*(np.concatenate(parts or none) for parts in (owner, source, on)), none[0])
 
     def _on_loop(self, source: Array) -> Array:
         on = self.edges.on[source]
@@ -197,32 +212,35 @@ class UnrolledEdges:
         """Return the instance that each edge is on; -1 where there is none."""
         target = np.full(len(source), -1, np.int64)
         mode = self.mode[source]
-        if not len(source):
-            return target
         simple = (mode == _PLAIN) | (mode == _STAYS)
         if simple.all():
             return self.links.follow(self.link[source], instance)
         target[simple] = self.links.follow(self.link[source[simple]], instance[simple])
         carried = np.flatnonzero(mode == _CARRIED)
-        target[carried] = self.links.follow(
-            self.link[source[carried]], instance[carried], self.distance[source[carried]]
-        )
+        if len(carried):
+            edge = source[carried]
+            target[carried] = self.links.follow(self.link[edge], instance[carried], self.distance[edge])
         indexed = np.flatnonzero(mode == _INDEXED)
         if len(indexed):
             target[indexed] = self._indexed(source[indexed], instance[indexed])
         return target
 
+    @cached_property
+    def _index_subjects(self) -> Subjects:
+        """The edges with index expressions, as rows whose text computes something."""
+        edges, pool = self.edges, self.ir.pools.extras
+        chosen = np.flatnonzero(self.mode == _INDEXED)
+        distinct, place = np.unique(edges.extra[chosen], return_inverse=True)
+        programs = [_index_program(pool[i]) for i in distinct.tolist()]
+        number = np.zeros(len(edges), np.int64)
+        number[chosen] = place
+        block = self.loops.block[edges.owner]
+        return Subjects("dependencies", chosen, edges.carrier, block, number, programs, edges.joined)
+
     def _indexed(self, source: Array, instance: Array) -> Array:
         """Return the instances that index expressions lead to; -1 where one is out of range."""
-        edges, pool = self.edges, self.ir.pools.extras
-        distinct, place = np.unique(edges.extra, return_inverse=True)
-        first = {i: k for k, i in enumerate(distinct.tolist())}
-        programs = [expressions.Program((), ()) for _ in distinct]
-        for i in np.unique(edges.extra[source]).tolist():
-            programs[first[i]] = _index_program(pool[i])
-        subjects = Subjects("dependencies", edges.carrier, self.loops.block[edges.owner], place, programs, edges.joined)
         target = np.full(len(source), -1, np.int64)
-        for cells, program, result in LoopValues(self.iterations, self.shard_id).run(subjects, source, instance):
+        for cells, program, result in self.values.run(self._index_subjects, source, instance):
             target[cells] = self._instances_at(source[cells], program, result)
             bad = (result.fault > 0) & (target[cells] == -2)
             self._value_faults(source[cells][bad], instance[cells][bad], result.fault[bad])
@@ -268,67 +286,62 @@ class UnrolledEdges:
 
     # -- edges of and on loops --------------------------------------------------------------------------------------------
 
-    def _spread(self, plain: _Found, on_loops: _Found, of_loops: _Found) -> Edges:
+    def _spread(self, plain: "_Spread", on_loops: "_Spread", of_loops: _Found) -> Edges:
         """Give the edges of loops to the roots of their instances, and those on loops to the sinks, innermost loops first."""
-        edges, iterations, loops = self.edges, self.iterations, self.loops
-        depth_of = iterations.depth[loops.block]
-        # How deep the outermost loop is that an edge involves; it counts for loops further out alone (rule N14: inside the body).
-        of_depth = depth_of[edges.owner[of_loops.source]]
+        edges, depth_of = self.edges, self.iterations.depth[self.loops.block]
         target_loop = self._on_loop(of_loops.source)
-        target_depth = np.where(target_loop, depth_of[np.maximum(edges.on[of_loops.source], 0)], _OWN)
-        of_least = np.minimum(of_depth, target_depth)
+        # How deep the outermost loop is that an edge involves: the edge counts for loops further out alone, being inside their bodies.
         on_least = depth_of[edges.on[on_loops.source]]
-        involved = np.unique(
-            np.concatenate(
-                (edges.owner[of_loops.source], edges.on[on_loops.source], edges.on[of_loops.source][target_loop])
-            )
-        )
+        of_least = depth_of[edges.owner[of_loops.source]]
+        of_least[target_loop] = np.minimum(of_least, depth_of[np.maximum(edges.on[of_loops.source], 0)])[target_loop]
+        on = edges.on[of_loops.source][target_loop]
+        involved = np.unique(np.concatenate((edges.owner[of_loops.source], edges.on[on_loops.source], on)))
         ends = _Ends(self, involved)
-        done = _Spread(plain.owner, plain.source, self._rows_at(plain), np.full(len(plain.owner), _OWN))
-        for depth in sorted({*depth_of[involved].tolist()}, reverse=True):
+        done = _Spread(plain.owner, plain.source, plain.on, np.full(len(plain.owner), _OWN))
+        for depth in sorted(set(depth_of[involved].tolist()), reverse=True):
             ends.find(depth, done)
-            done = done.join(self._to_sinks(on_loops.pick(on_least == depth), ends))
+            mine = on_least == depth
+            done = done.join(self._to_sinks(on_loops.owner[mine], on_loops.source[mine], on_loops.on[mine], ends))
             done = done.join(self._from_roots(of_loops.pick(of_least == depth), ends))
-        found = _Found(done.owner, done.source, done.on)
-        return self._ordered(found, done.level)
+        return self._ordered(done.owner, done.source, done.on, done.level)
 
-    def _rows_at(self, found: _Found) -> Array:
-        """Return the rows that edges on instructions are on."""
-        on = self.edges.on[found.source]
-        at = np.maximum(found.target, 0)
-        return np.where(on >= 0, self.iterations.begin[at] + self.iterations.within[np.maximum(on, 0)], -1)
+    def _rows_at(self, source: Array, target: Array) -> Array:
+        """Return the rows that edges are on, given the instances that these are in; of a loop the instance, -1 for an unresolved name."""
+        iterations, on = self.iterations, self.edges.on[source]
+        if len(on) and on.min() >= 0 and not iterations.is_loop[on].any():
+            return iterations.place(on, target)
+        at = iterations.place(np.maximum(on, 0), np.maximum(target, 0))
+        return np.where(on < 0, -1, np.where(self._on_loop(source), target, at))
 
-    def _to_sinks(self, found: _Found, ends: "_Ends") -> "_Spread":
-        rows, count = ends.sinks(self.edges.on[found.source], found.target)
+    def _to_sinks(self, owner: Array, source: Array, instance: Array, ends: "_Ends") -> "_Spread":
+        rows, count = ends.sinks(self.edges.on[source], instance)
         which = np.repeat(np.arange(len(count)), count)
-        return _Spread(found.owner[which], found.source[which], rows, np.full(len(which), _OWN))
+        return _Spread(owner[which], source[which], rows, np.full(len(which), _OWN))
 
     def _from_roots(self, found: _Found, ends: "_Ends") -> "_Spread":
         """Give the edges of loops to their roots, on sinks where they are on loops."""
         on_loop = self._on_loop(found.source)
         simple, nested = found.pick(~on_loop), found.pick(on_loop)
-        sinks = self._to_sinks(nested, ends)
+        sinks = self._to_sinks(nested.owner, nested.source, nested.target, ends)
         owner = np.concatenate((simple.owner, sinks.owner))
         source = np.concatenate((simple.source, sinks.source))
-        on = np.concatenate((self._rows_at(simple), sinks.on))
+        on = np.concatenate((self._rows_at(simple.source, simple.target), sinks.on))
         rows, count = ends.roots(self.edges.owner[source], owner)
         which = np.repeat(np.arange(len(count)), count)
         level = self.iterations.depth[self.loops.block[self.edges.owner[source]]]
         return _Spread(rows, source[which], on[which], level[which])
 
-    def _ordered(self, found: _Found, level: Array | None) -> Edges:
-        """Put edges in order: by row, by relation, by relation as written, own ones first, then those of loops from the inside out."""
-        source = found.source
+    def _ordered(self, owner: Array, source: Array, on: Array, level: Array | None) -> Edges:
+        """Put edges in order: by row, relation, relation as written, own ones first, then those of loops from the inside out."""
+        relation = self.relation[source]
         if level is None:
-            on = self._rows_at(found)
-            key = found.owner * 3 + self.relation[source]
+            key = owner * 3 + relation
             if (key[1:] >= key[:-1]).all():
-                return Edges(found.owner, source, on)
+                return Edges(owner, source, on)
             order = np.argsort(key, kind="stable")
-            return Edges(found.owner[order], source[order], on[order])
-        written = self.edges.relation[source]
-        order = np.lexsort((found.target, source, -level, written, self.relation[source], found.owner))
-        return Edges(found.owner[order], source[order], found.target[order])
+        else:
+            order = np.lexsort((on, source, -level, self.edges.relation[source], relation, owner))
+        return Edges(owner[order], source[order], on[order])
 
 
 class TooManyEdges(Exception):  # noqa: N818
@@ -345,9 +358,7 @@ class _Spread:
     level: Array
 
     def join(self, other: "_Spread") -> "_Spread":
-        return _Spread(
-            *(np.concatenate((getattr(self, k), getattr(other, k))) for k in ("owner", "source", "on", "level"))
-        )
+        return _Spread(*(np.concatenate((a, b)) for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 class _Ends:

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from arrowir import extras, layouts, schema
-from arrowir import vocabulary as vocab
 from arrowir.derived import take
 from arrowir.edit import expand, join_text, lookup, parallel, sort_references
 from arrowir.ir import IR
-from arrowir.names import fresh_names, numbered, picked
+from arrowir.names import fresh_names, numbered, picked, prefixed_scopes, put
 from arrowir.passes import symbolic_text as symbolic
 from arrowir.passes.iterations import Iterations, Links
 from arrowir.passes.loop_values import TABLE_CODES
 from arrowir.passes.unrolled_edges import Edges, UnrolledEdges, cut_extra
-from arrowir.passes.unrolled_text import Patch, UnrolledText
+from arrowir.passes.unrolled_text import NewCells, UnrolledText
 from arrowir.store import Array, Ids, Strings, Table
 
 RELATION_KEYS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
@@ -72,7 +71,7 @@ class UnrolledTables:
             "block_id": np.repeat(np.arange(int(iterations.kept.sum()), dtype=np.int32), iterations.sizes[iterations.kept]),
             "layout": self._layouts(old["layout"]),
         }
-        made = self._taken(old, source, columns, self.text.instruction_patches)
+        made = self._taken(old, source, columns, self.text.instructions)
         renamed = number >= 0
         if not renamed.any():
             names = picked(old.text(), source)
@@ -84,21 +83,23 @@ class UnrolledTables:
 
     def _names(self, names: Strings, number: Array) -> Strings:
         """Rule U3; fresh names are free ones (R6)."""
-        iterations = self.iterations
-        source = iterations.source
+        source = self.iterations.source
         new = numbered(names, source, number, "-")
-        rows = np.flatnonzero(number >= 0)
         function = self.ir.array("instructions", "function_id")
+        looped = np.flatnonzero((self.iterations.repeats > 0) & (self.iterations.depth[self.loops.block] > 0))
         touched = np.zeros(self.ir.count("functions"), bool)
-        touched[function[source[rows]]] = True
+        touched[function[looped]] = True
         taken = np.flatnonzero((function >= 0) & touched[np.maximum(function, 0)])
+        # Names of a loop are `<name>-<n>`: they can meet another name only if that begins like that, or `<name>` repeats.
+        close = prefixed_scopes(picked(names, looped), function[looped], "-", picked(names, taken), function[taken])
+        if not len(close):
+            return new
+        taken = taken[np.isin(function[taken], close)]
+        rows = np.flatnonzero(number >= 0)
+        rows = rows[np.isin(function[source[rows]], close)]
         wanted = picked(new, rows)
         free = fresh_names(picked(names, taken), function[taken], wanted, function[source[rows]])
-        if free is wanted:
-            return new
-        place = np.arange(len(source))
-        place[rows] = len(source) + np.arange(len(rows))
-        return picked(join_text([new, free]), place)
+        return new if free is wanted else put(new, rows, free)
 
     def _original_names(self, old: Table, renamed: Array) -> Strings:
         """Rows that get a new name remember the old one, or what it was before that."""
@@ -137,21 +138,21 @@ class UnrolledTables:
         source, owner = self.text.operand_source, self.text.operand_owner
         self.origin["operands"] = source, owner
         old = self.ir.tables["operands"]
-        return self._taken(old, source, {"instruction_id": owner.astype(np.int32)}, self.text.operand_patches)
+        return self._taken(old, source, {"instruction_id": owner.astype(np.int32)}, self.text.operands)
 
-    def _taken(self, old: Table, source: Array, columns: dict[str, Array], patches: list[Patch]) -> Table:
-        """Gather the rows of a table; some columns are given, some cells are patched."""
-        patched = {name for patch in patches for name in patch.columns}
+    def _taken(self, old: Table, source: Array, columns: dict[str, Array], new: NewCells | None = None) -> Table:
+        """Gather the rows of a table; some columns are given, some cells are new."""
+        new = new or NewCells(old)
 
         def column(name: str) -> Array | None:
             if name in columns:
                 return columns[name]
-            if not old.has(name) and name not in patched:
+            if not old.has(name) and name not in new.columns:
                 return None
-            values = np.take(old[name], source)
-            for patch in patches:
-                if name in patch.columns:
-                    values[patch.rows] = patch.columns[name]
+            values = np.take(new.columns.get(name, old.columns[name]), source)
+            for changed, rows, cells in new.cells:
+                if changed == name:
+                    values[rows] = cells
             return values
 
         names = [c.name for c in old.schema.stored if c.kind != "text"]
@@ -175,7 +176,7 @@ class UnrolledTables:
             columns["from_instruction_id"], columns["name"] = self._followed(
                 old["from_instruction_id"], old["name"], old["instruction_id"], source, owner
             )
-        return self._taken(old, source, columns, [])
+        return self._taken(old, source, columns)
 
     def _followed(self, on: Ids, name: Ids, instruction: Ids, source: Array, owner: Array) -> tuple[Ids, Ids]:
         """Follow keys on instructions by the plain rule (U7, R0); where nothing comes of the target its name is left."""
@@ -224,7 +225,7 @@ class UnrolledTables:
             rows = owner[inside]
             owner = owner.copy()
             owner[inside] = iterations.place(rows, iterations.first[self.loops.block[rows]])
-        made = self._taken(old, kept, {"instruction_id": owner.astype(np.int32)}, [])
+        made = self._taken(old, kept, {"instruction_id": owner.astype(np.int32)})
         original = None if old.columns["original_name"] is None else picked(old.text("original_name"), kept)
         return made.replace(name=picked(old.text(), kept), original_name=original)
 

@@ -17,7 +17,7 @@ from arrowir.passes.iterations import Iterations
 from arrowir.passes.loop_nests import of_each
 from arrowir.passes.loop_values import TABLE_CODES, LoopValues, Subjects
 from arrowir.passes.unroll_faults import Fault, Faults, first_places
-from arrowir.store import Array, starts
+from arrowir.store import Array, Table, starts
 
 SYMBOLIC = (vocab.OPERAND_SYMBOLIC_AP, vocab.OPERAND_SYMBOLIC_PWAP)
 GENERIC = (vocab.OP_GENERIC_INDIRECT_LOAD, vocab.OP_GENERIC_INDIRECT_SAVE)
@@ -28,11 +28,19 @@ _ITEM_BYTES = np.array((*vocab.DTYPE_BYTES, 0), np.int64)
 
 
 @dataclass
-class Patch:
-    """New cells of a column in some rows of the result."""
+class NewCells:
+    """What changes in a table: columns for all source rows, then cells of some rows of the result."""
 
-    rows: Array
-    columns: dict[str, Array]
+    old: Table
+    columns: dict[str, Array] = field(default_factory=dict[str, Array])
+    cells: list[tuple[str, Array, Array]] = field(default_factory=list[tuple[str, Array, Array]])
+    """Column, rows of the result, new values."""
+
+    def column(self, name: str) -> Array:
+        """Return a column of the source rows, to be changed."""
+        if name not in self.columns:
+            self.columns[name] = self.old[name].copy()
+        return self.columns[name]
 
 
 @dataclass
@@ -56,8 +64,8 @@ class UnrolledText:
     """For each operand of the result the one that it comes from."""
     operand_owner: Array = field(init=False)
     """For each operand of the result its instruction there."""
-    operand_patches: list[Patch] = field(default_factory=list[Patch])
-    instruction_patches: list[Patch] = field(default_factory=list[Patch])
+    operands: NewCells = field(init=False)
+    instructions: NewCells = field(init=False)
     kept_references: Array = field(init=False)
     """Mask of the references whose placeholders stay."""
 
@@ -68,6 +76,7 @@ class UnrolledText:
         self.values = LoopValues(iterations, self.shard_id)
         self.texts = self.ir.pools.extras.texts
         operands = self.ir.tables["operands"]
+        self.operands, self.instructions = NewCells(operands), NewCells(self.ir.tables["instructions"])
         first = operands.bounds(len(self.loops.block))
         counts = np.diff(first)[iterations.source]
         self.operand_source = expand(first[iterations.source], counts)
@@ -110,16 +119,9 @@ class UnrolledText:
             return template is not None
 
         rows = np.flatnonzero(of_each(text, len(texts), known) > 0)
-        if not len(rows):
-            return
-        self._keep_slots("instructions", rows, text, {i: t.kept for i, t in templates.items()})
-        mine = np.zeros(len(text), bool)
-        mine[rows] = True
-        cells = np.flatnonzero(mine[self.iterations.source])
-        source = self.iterations.source[cells]
-        subjects = self._subjects("instructions", text, {i: t.program for i, t in templates.items()}, rows, rows)
-        new = self._filled(templates, text, subjects, source, self.iterations.instance[cells], cells, source, None)
-        self.instruction_patches.append(Patch(cells, {"extra": new}))
+        if len(rows):
+            self._keep_slots("instructions", rows, text, {i: t.kept for i, t in templates.items()})
+            self._fill(self.instructions, "instructions", rows, text, templates)
 
     def _subjects(
         self, table: str, text: Array, programs: Mapping[int, Program], rows: Array, instruction: Array
@@ -130,24 +132,26 @@ class UnrolledText:
         number[order] = np.arange(len(order))
         block = np.zeros(len(text), np.int64)
         block[rows] = self.loops.block[instruction]
-        return Subjects(table, np.arange(len(text)), block, number[text], [programs[i] for i in order])
+        return Subjects(table, rows, np.arange(len(text)), block, number[text], [programs[i] for i in order])
 
-    def _filled(
-        self, templates: dict[int, Template], text: Array, subjects: Subjects, subject: Array, instance: Array,
-        cells: Array, instruction: Array, operand: Array | None,
-    ) -> Array:  # fmt: skip
-        """Return the new text of cells whose text has a template."""
-        new = np.full(len(subject), -1, np.int32)
-        simple = {i: self._intern(t.text(())) for i, t in templates.items() if not t.holes}
-        table = np.full(len(self.texts) + 1, -2, np.int64)
-        table[list(simple)] = list(simple.values())
-        new[:] = table[text[subject]]
-        if not any(t.program.steps for t in templates.values()):
-            return new
-        for group, _, result in self.values.run(subjects, subject, instance):
-            self._note(
-                subjects, result, cells[group], instruction[group], subject[group], None if operand is None else operand
-            )
+    def _fill(self, new: NewCells, table: str, rows: Array, text: Array, templates: dict[int, Template]) -> None:
+        """Put the texts of templates into some rows of a table, those with holes into what comes of them."""
+        simple = np.full(len(self.texts) + 1, -1, np.int32)
+        for i, template in templates.items():
+            if not template.holes:
+                simple[i] = self._intern(template.text(()))
+        new.column("extra")[rows] = simple[text[rows]]
+        runs = {i: t.program for i, t in templates.items() if t.program.steps}
+        rows = rows[np.isin(text[rows], list(runs))]
+        if not len(rows):
+            return
+        of_operands = table == "operands"
+        instruction = self.ir.tables["operands"]["instruction_id"] if of_operands else np.arange(len(text))
+        cells, subject, owner = self._cells_of(table, rows)
+        subjects = self._subjects(table, text, runs, rows, instruction[rows])
+        made = simple[text[subject]]
+        for group, _, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
+            self._note(subjects, result, owner[group], subject[group])
             order = np.argsort(text[subject[group]], kind="stable")
             ids = text[subject[group]][order]
             bounds = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1], [True])))
@@ -155,9 +159,17 @@ class UnrolledText:
                 template = templates[int(ids[begin])]
                 if template.holes:
                     part = order[begin:end]
-                    holes = [result.whole(step)[part] for step in template.holes]
-                    new[group[part]] = self._distinct(template, holes)
-        return new
+                    where = np.arange(len(made))[group][part]
+                    made[where] = self._distinct(template, [result.whole(step)[part] for step in template.holes])
+        new.cells.append(("extra", cells, made))
+
+    def _cells_of(self, table: str, rows: Array) -> tuple[Array, Array, Array]:
+        """Return what comes of some rows of a table: rows of the result, the source row of each, its instruction in the result."""
+        source = self.operand_source if table == "operands" else self.iterations.source
+        mine = np.zeros(self.ir.count(table), bool)
+        mine[rows] = True
+        cells = np.arange(len(source)) if mine.all() else np.flatnonzero(mine[source])
+        return cells, source[cells], self.operand_owner[cells] if table == "operands" else cells
 
     def _distinct(self, template: Template, holes: list[Array]) -> Array:
         """Return the texts of a template, each distinct one made once."""
@@ -192,12 +204,6 @@ class UnrolledText:
         self.kept_references[mine[some]] = np.array(flags)[base[text[row[some]]] + number[some]]
 
     # -- operands -------------------------------------------------------------------------------------------------------
-
-    def _cells(self, rows: Array) -> Array:
-        """Return the operands of the result that come from some operands."""
-        mine = np.zeros(self.ir.count("operands"), bool)
-        mine[rows] = True
-        return np.flatnonzero(mine[self.operand_source])
 
     def _set_of(self, rows: Array) -> Array:
         """Return the set that operands name: that of the location, and only without one the set itself (rule R2)."""
@@ -244,50 +250,31 @@ class UnrolledText:
         layout = self.ir.pools.layouts[int(self.ir.tables["instructions"]["layout"][instruction])]
         return next((place for place, (_, name) in enumerate(layouts.entries(layout)) if name == key), -1)
 
-    def _note(
-        self,
-        subjects: Subjects,
-        result: expressions.Run,
-        cells: Array,
-        instruction: Array,
-        subject: Array,
-        operands: Array | None,
-    ) -> None:
-        """Note the first fault of each function among the results of a program."""
+    def _note(self, subjects: Subjects, result: expressions.Run, owner: Array, subject: Array) -> None:
+        """Note the first fault of each function among the results of a program; `owner` has the instructions in the result."""
         bad = np.flatnonzero(result.fault)
         if not len(bad):
             return
-        function = self.ir.array("instructions", "function_id")[instruction[bad]]
-        for k in bad[first_places(function, cells[bad], subject[bad])].tolist():
+        function = self.ir.array("instructions", "function_id")[self.iterations.source[owner[bad]]]
+        for k in bad[first_places(function, owner[bad], subject[bad])].tolist():
+            row, place = int(subject[k]), int(owner[k])
             code = expressions.FAULTS[int(result.fault[k])]
             message = expressions.EXPLAINED[code]
-            if operands is not None:
-                row, place = int(subject[k]), int(self.operand_owner[cells[k]])
+            if subjects.table == "operands":
                 self._operand_fault(row, 5, code, f"an expression cannot be worked out: {message}", place=place)
                 continue
-            owner = int(instruction[k])
-            key = subjects.programs[int(subjects.program[subject[k]])].places[int(result.at[k])]
-            order = (0, int(cells[k]), self._rank(owner, key), 0, int(result.at[k]))
-            self.faults.add(Fault(order, code, f"the expression in `{key}` cannot be worked out: {message}", owner))
+            key = subjects.programs[int(subjects.program[row])].places[int(result.at[k])]
+            order = (0, place, self._rank(row, key), 0, int(result.at[k]))
+            self.faults.add(Fault(order, code, f"the expression in `{key}` cannot be worked out: {message}", row))
 
     def _generic(self, rows: Array) -> None:
         """Rule U4: an operand of a generic access keeps its kind; its addresses are worked out as far as they go."""
         if not len(rows):
             return
-        operands = self.ir.tables["operands"]
-        text = operands["extra"]
+        text = self.ir.tables["operands"]["extra"]
         templates = {i: symbolic.generic_template(self.texts[i]) for i in np.unique(text[rows]).tolist()}
         self._keep_slots("operands", rows, text, {i: t.kept for i, t in templates.items()})
-        cells = self._cells(rows)
-        subject, owner = self.operand_source[cells], self.operand_owner[cells]
-        instruction = operands["instruction_id"]
-        subjects = self._subjects(
-            "operands", text, {i: t.program for i, t in templates.items()}, rows, instruction[rows]
-        )
-        new = self._filled(
-            templates, text, subjects, subject, self.iterations.instance[owner], cells, instruction[subject], rows
-        )
-        self.operand_patches.append(Patch(cells, {"extra": new}))
+        self._fill(self.operands, "operands", rows, text, templates)
 
     def _physical(self, rows: Array) -> None:
         """Rule U4: a symbolic access becomes a physical one."""
@@ -299,50 +286,40 @@ class UnrolledText:
         text = operands["extra"]
         known = {i: texts[i] if i >= 0 else "" for i in np.unique(text[rows]).tolist()}
         programs = {i: symbolic.offset_program(t) for i, t in known.items()}
-        cells = self._cells(rows)
-        subject, owner = self.operand_source[cells], self.operand_owner[cells]
-        instruction = operands["instruction_id"]
-        subjects = self._subjects("operands", text, programs, rows, instruction[rows])
-        offset = np.zeros(len(cells), np.int64)
-        for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner], given):
-            self._note(subjects, result, cells[group], instruction[subject[group]], subject[group], rows)
-            offset[group] = result.whole(program.results[0])
-            outside = (result.fault == 0) & ((offset[group] < 0) | (offset[group] >= limit[subject[group]]))
+        cells, subject, owner = self._cells_of("operands", rows)
+        subjects = self._subjects("operands", text, programs, rows, operands["instruction_id"][rows])
+        offset = np.empty(len(cells), np.int64)
+        instance = self.iterations.instance[owner]
+        for group, program, result in self.values.run(subjects, subject, instance, given):
+            self._note(subjects, result, owner[group], subject[group])
+            value = result.whole(program.results[0])
+            outside = (result.fault == 0) & ((value < 0) | (value >= limit[subject[group]]))
             if outside.any():
-                self._out_of_bounds(group[np.flatnonzero(outside)], cells, offset, limit, location, rows)
-        of_row = np.full(len(operands), -1, np.int32)
-        of_row[rows] = location
-        layout = self.ir.pools.layouts.map(
+                self._out_of_bounds(owner[group][outside], subject[group][outside], value[outside], limit, rows, location)
+            offset[group] = value
+        self.operands.cells.append(("offset", cells, offset))
+        self.operands.column("offset")
+        self.operands.column("kind")[rows] = vocab.OPERAND_PHYSICAL_AP
+        self.operands.column("location_id")[rows] = location
+        self.operands.column("layout")[rows] = self.ir.pools.layouts.map(
             operands["layout"][rows],
             lambda old: symbolic.edited_layout(old, {"memref": "c", "offset": "c"}, ("addrs",)),
             name="physical",
         )
-        new_layout = np.full(len(operands), -1, np.int32)
-        new_layout[rows] = layout
         new_text = np.full(len(texts) + 1, -1, np.int32)
         for i, old in known.items():
             new_text[i] = self._intern(symbolic.addresses(old)[1])
+        self.operands.column("extra")[rows] = new_text[text[rows]]
         self._keep_slots("operands", rows, text, {i: symbolic.addresses(old)[2] for i, old in known.items()})
-        columns = {
-            "kind": np.full(len(cells), vocab.OPERAND_PHYSICAL_AP, np.int16),
-            "location_id": of_row[subject],
-            "offset": offset,
-            "layout": new_layout[subject],
-            "extra": new_text[text[subject]],
-        }
-        self.operand_patches.append(Patch(cells, columns))
 
-    def _out_of_bounds(
-        self, group: Array, cells: Array, offset: Array, limit: Array, location: Array, rows: Array
-    ) -> None:
-        subject, owner = self.operand_source[cells[group]], self.operand_owner[cells[group]]
-        instruction = self.ir.tables["operands"]["instruction_id"][subject]
-        function = self.ir.array("instructions", "function_id")[instruction]
+    def _out_of_bounds(self, owner: Array, subject: Array, offset: Array, limit: Array, rows: Array, location: Array) -> None:
+        """Note the first operand of each function whose offset is not inside its location."""
+        function = self.ir.array("instructions", "function_id")[self.iterations.source[owner]]
         for k in first_places(function, owner, subject).tolist():
             row = int(subject[k])
             at = int(location[np.searchsorted(rows, row)])
             name = self.ir.tables["locations"].text()[at]
-            message = f"offset {int(offset[group[k]])} is not inside location `{name}` of {int(limit[row])} elements"
+            message = f"offset {int(offset[k])} is not inside location `{name}` of {int(limit[row])} elements"
             self._operand_fault(row, 6, "address_out_of_bounds", message, at, int(owner[k]))
 
     def _places(self, rows: Array) -> tuple[Array, Array, Array, list[tuple[Array, Array | None]]]:
@@ -419,26 +396,26 @@ class UnrolledText:
         operands, texts = self.ir.tables["operands"], self.texts
         text = operands["extra"]
         known = {i: symbolic.immediate(texts[i] if i >= 0 else "") for i in np.unique(text[rows]).tolist()}
-        cells = self._cells(rows)
-        subject, owner = self.operand_source[cells], self.operand_owner[cells]
-        instruction = operands["instruction_id"]
-        subjects = self._subjects(
-            "operands", text, {i: program for i, (_, program, _) in known.items()}, rows, instruction[rows]
-        )
+        cells, subject, owner = self._cells_of("operands", rows)
+        programs = {i: program for i, (_, program, _) in known.items()}
+        subjects = self._subjects("operands", text, programs, rows, operands["instruction_id"][rows])
         chosen = np.zeros(len(cells), np.int64)
         for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
-            self._note(subjects, result, cells[group], instruction[subject[group]], subject[group], rows)
-            chosen[group] = np.where(result.fault > 0, 0, result.whole(program.results[0]))
-        count = of_each(text[subject], len(texts), lambda i: len(known[i][0]))
-        outside = np.flatnonzero((chosen < 0) | (chosen >= count))
-        function = self.ir.array("instructions", "function_id")[instruction[subject[outside]]]
+            self._note(subjects, result, owner[group], subject[group])
+            # One that failed is noted already: -2 keeps it from being looked at again.
+            chosen[group] = np.where(result.fault > 0, -2, result.whole(program.results[0]))
+        count = of_each(text[subject], len(texts), lambda i: len(known[i][0]), absent=0)
+        outside = np.flatnonzero((chosen != -2) & ((chosen < 0) | (chosen >= count)))
+        function = self.ir.array("instructions", "function_id")[self.iterations.source[owner[outside]]]
         for k in outside[first_places(function, owner[outside], subject[outside])].tolist():
             message = f"its expression selects element {int(chosen[k])} of a list of {int(count[k])} values"
             self._operand_fault(int(subject[k]), 6, "immediate_out_of_range", message, place=int(owner[k]))
-        chosen[outside] = -1
+        chosen[(chosen < 0) | (chosen >= count)] = -1
         layout, extra = self._immediate_text(operands["layout"][subject], text[subject], chosen, known)
-        kind = np.full(len(cells), vocab.OPERAND_IMM_VALUE, np.int16)
-        self.operand_patches.append(Patch(cells, {"kind": kind, "layout": layout, "extra": extra}))
+        self.operands.column("kind")[rows] = vocab.OPERAND_IMM_VALUE
+        self.operands.cells += [("layout", cells, layout), ("extra", cells, extra)]
+        for name in ("layout", "extra"):
+            self.operands.column(name)
         self._keep_slots("operands", rows, text, {i: kept for i, (_, _, kept) in known.items()})
 
     def _immediate_text(self, layout: Array, text: Array, chosen: Array, known: dict[int, Any]) -> tuple[Array, Array]:

@@ -84,7 +84,7 @@ def _fail(table: str, column: str, rows: Array, what: str) -> None:
     assert not len(bad), f"`{table}.{column}` row {bad[0]}{more}: {what}"
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------------
+# -- columns ----
 
 
 def _check_columns(ir: IR, name: str, table: Table) -> None:
@@ -142,7 +142,7 @@ def _check_cells(ir: IR, table: str, column: Column, values: Array) -> None:
         _fail(table, column.name, (values < -1) | (values >= size), f"the id is not in `{column.of}` ({size} rows)")
 
 
-# -- order ------------------------------------------------------------------------------------------------------------------
+# -- order ----
 
 
 def _check_grouping(ir: IR, name: str) -> None:
@@ -196,7 +196,7 @@ def _check_blocks(ir: IR) -> None:
     _fail("blocks", "function_id", other, "the block is not in the function of the instruction that owns it")
 
 
-# -- layouts and text -------------------------------------------------------------------------------------------------------
+# -- layouts and text ----
 
 
 def _check_objects(ir: IR, name: str) -> None:
@@ -257,7 +257,7 @@ def _check_references(ir: IR) -> None:
         _fail("references", "row", np.append(False, falls), "references are not grouped by module, table and row")
 
 
-# -- members ----------------------------------------------------------------------------------------------------------------
+# -- members ----
 
 
 def _check_members(ir: IR) -> None:

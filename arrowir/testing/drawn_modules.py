@@ -122,7 +122,7 @@ class ModuleDrawer:
             while any(kernel.function["name"] == name for kernel in self.kernels):
                 name += "x"
             self.kernels.insert(0, self._kernel(name))
-        self.callers.append(self._caller("sg0000" if s.chance(70) else "main", self.least))
+        self.callers.append(self._caller("main" if s.chance(30) else "sg0000", self.least))
         if s.chance(15):
             self.callers.append(self._caller("aux", 0))
 
@@ -137,7 +137,7 @@ class ModuleDrawer:
             if kernels[-1]["name"] in called and kernels[-1]["name"] != "main":
                 functions.append(kernels.pop())
         document: Json = {"arch": self.arch, "functions": functions, "version": self.version}
-        document["nki_functions"] = {"functions": kernels} if s.chance(85) else kernels
+        document["nki_functions"] = kernels if s.chance(15) else {"functions": kernels}
         s.sprinkle(document, (("queues", ([],)), ("attributes", ({"neuron_core_id": 0},)), ("zz", (None,))), 50)
         return s.order({key: document[key] for key in sorted(document)})
 
@@ -184,7 +184,7 @@ class ModuleDrawer:
 
     def _internal(self, kernel: Kernel, allocations: list[Json], placed: bool) -> Storage:
         s = self.source
-        storage = draw_storage(s, s.fresh("u") if s.chance(80) else s.fresh("x"))
+        storage = draw_storage(s, s.fresh("x") if s.chance(20) else s.fresh("u"))
         if s.chance(15):
             storage = Storage(
                 storage.name,

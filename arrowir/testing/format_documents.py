@@ -45,11 +45,12 @@ OPCODES = (
     "Activation",
     "Matmult",
     "TensorScalar",
-    *(name for name in OPCODE_KEYS if name not in ("NoOp", "TensorCopy", "TensorTensor")),
     "BrandNewOp",
+    *(name for name in OPCODE_KEYS if name not in ("NoOp", "TensorCopy", "TensorTensor")),
     "IotaSymbolic",
 )
 
+STEPS = (1, 64, 512, 0, 2, -1, -64, 3)
 MODULE_RARE = (
     ("revision", ("v1", "v2")),
     ("artifact_path", ("/artifacts",)),
@@ -178,7 +179,7 @@ class DocumentDrawer:
     def _kernels(self, document: Json, made: list[Json]) -> None:
         s = self.source
         if made:
-            document["nki_functions"] = {"functions": made} if s.chance(80) else made
+            document["nki_functions"] = made if s.chance(20) else {"functions": made}
         elif s.chance(60):
             document["nki_functions"] = s.of(({"functions": []}, None, {}, []))
 
@@ -422,7 +423,7 @@ class DocumentDrawer:
 
     def _pattern(self, operand: Json, kind: str, names: _Names) -> None:
         s = self.source
-        operand["ap"] = [[s.digit(67) - 2, 1 + s.digit(128)] for _ in range(s.of((2, 2, 1, 3, 4, 5)))]
+        operand["ap"] = [[s.of(STEPS), 1 + s.digit(128)] for _ in range(s.of((2, 2, 1, 3, 4, 5)))]
         if s.chance(30):
             operand["access_shape"] = [pair[1] for pair in operand["ap"]]
         if kind == "physical_ap":

@@ -25,7 +25,7 @@ def refused(source: Any) -> FormatError:
     return caught.value
 
 
-# -- F1 ---------------------------------------------------------------------------------------------------------------------
+# -- F1 ----
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
@@ -53,7 +53,9 @@ def test_f1_there_are_samples_of_both_kinds() -> None:
 def test_f1_values_of_unknown_members_keep_their_spelling(literal: str, where: str) -> None:
     inner = operand("a", zz=0) if where == "operand" else operand("a")
     made = instruction("I", ins=[inner], **({"zz": 0} if where == "attribute" else {}))
-    document = module(function(allocations=[storage("a")], instructions=[made]), **({"zz": 0} if where == "module" else {}))
+    document = module(
+        function(allocations=[storage("a")], instructions=[made]), **({"zz": 0} if where == "module" else {})
+    )
     text = compact(document).replace('"zz":0', f'"zz":{literal}')
     ir = read_json(text.encode())
     assert_valid(ir)
@@ -85,7 +87,9 @@ def test_f1_operand_lists_absent_null_empty_and_filled_differ() -> None:
 def test_f1_unknown_things_are_kept_and_warned_of() -> None:
     made = instruction("I", "BrandNew", ins=[operand("a", kind="odd_ap", zz={"x": 1})], blocks=[block("inner", zz=1)])
     made["engine"] = "NewEngine"
-    ir = load(module(function(allocations=[{**storage("a"), "dtype": "int3"}, {"Skind": "odd", "q": 1}], instructions=[made])))
+    ir = load(
+        module(function(allocations=[{**storage("a"), "dtype": "int3"}, {"Skind": "odd", "q": 1}], instructions=[made]))
+    )
     assert sorted(m.message.split("`")[1] for m in ir.messages) == ["BrandNew", "NewEngine", "int3", "odd", "odd_ap"]
     assert set(codes(ir)) == {"unknown_value"}
     assert ir.instructions["opcode"].to_list() == ["BrandNew"]
@@ -111,7 +115,7 @@ def test_f1_indentation_changes_no_value() -> None:
         assert to_json(ir, indent=indent).decode() == json.dumps(document, indent=indent, ensure_ascii=False)
 
 
-# -- F2 ---------------------------------------------------------------------------------------------------------------------
+# -- F2 ----
 
 NOT_MODULES: dict[str, tuple[bytes, str, int | None]] = {
     "empty": (b"", "the file is empty", 0),
@@ -175,7 +179,12 @@ def test_f2_packed_files_are_known_by_content(tmp_path: Path) -> None:
 
 
 def test_f2_a_bad_file_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
-    for name, data in (("a.json", SMALL), ("b.bir.json", SMALL[:-1]), ("c.json", SMALL), ("e.json", b'{"functions":[1]}')):
+    for name, data in (
+        ("a.json", SMALL),
+        ("b.bir.json", SMALL[:-1]),
+        ("c.json", SMALL),
+        ("e.json", b'{"functions":[1]}'),
+    ):
         (tmp_path / name).write_bytes(data)
     names = ("a.json", "b.bir.json", "c.json", "missing.json", "e.json")
     ir, found = read_documents([tmp_path / name for name in names])
@@ -199,7 +208,7 @@ def test_f2_a_bad_document_leaves_nothing_behind() -> None:
     assert to_json(ir).decode() == compact(good)
 
 
-# -- F3 ---------------------------------------------------------------------------------------------------------------------
+# -- F3 ----
 
 
 def full() -> Json:
@@ -251,7 +260,13 @@ ROW = "functions[0].blocks[0].instructions[1]"
 def test_f3_the_whole_module_is_legal() -> None:
     ir = load(full())
     assert codes(ir) == []
-    assert [ir.count(t) for t in ("dependencies", "aliases", "semaphores", "call_arguments", "branches")] == [4, 2, 2, 2, 1]
+    assert [ir.count(t) for t in ("dependencies", "aliases", "semaphores", "call_arguments", "branches")] == [
+        4,
+        2,
+        2,
+        2,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +289,10 @@ def test_f3_required_members(path: str) -> None:
 
 def test_f3_a_loop_needs_no_header_and_a_queue_nothing_but_its_form() -> None:
     descriptor = {"opcode": "DMADescriptorCopy", "ins": [operand("a")]}
-    queue = {"name": "q", "blocks": [block("b", {"name": "d", "opcode": "DMABlock", "blocks": [{"instructions": [descriptor, {}]}]})]}
+    queue = {
+        "name": "q",
+        "blocks": [block("b", {"name": "d", "opcode": "DMABlock", "blocks": [{"instructions": [descriptor, {}]}]})],
+    }
     ir = load(module(function(allocations=[storage("a")], instructions=[loop("i", block("x"))]), queues=[queue]))
     assert ir.instructions["name"].to_list() == ["", "d", "", ""]
     assert ir.operands["location_id"].to_list() == [0]
@@ -380,7 +398,9 @@ def test_f3_dims_of_any_length(dims: list[int], partitions: int | None, size: in
 
 
 def test_f3_a_float_that_overflows_is_kept_as_it_is_written() -> None:
-    text = compact(module(function(instructions=[instruction("I", "Activation", scale=0)]))).replace('"scale":0', '"scale":1e400')
+    text = compact(module(function(instructions=[instruction("I", "Activation", scale=0)]))).replace(
+        '"scale":0', '"scale":1e400'
+    )
     ir = read_json(text.encode())
     assert to_json(ir).decode() == text
     assert ir.attributes("Activation")["scale"].to_list() == [float("inf")]
@@ -416,7 +436,7 @@ def test_f3_lone_surrogates_are_kept_in_text_and_refused_in_names() -> None:
     assert "half a surrogate pair" in refused(b'{"functions":[],"\\udc00":1}').message
 
 
-# -- F4 ---------------------------------------------------------------------------------------------------------------------
+# -- F4 ----
 
 
 def nest(levels: int) -> str:
@@ -458,7 +478,7 @@ def test_f4_values_of_two_hundred_levels_are_kept() -> None:
     assert to_json(read_json(text.encode())).decode() == text
 
 
-# -- F5 ---------------------------------------------------------------------------------------------------------------------
+# -- F5 ----
 
 
 def test_f5_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ What must come out is written down by hand. Bindings, memory and edges have file
 """
 
 import json
-import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,10 @@ from tests.single_pass import Json, read, refused, run_pass, written
 inline = partial(run_pass, "inline_nki_kernel")
 fault = partial(refused, "inline_nki_kernel")
 
+SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "bir_json_example.json"
 SKIPPED = (
-    "Skip lowering C because the allocation status of the kernel is not consistent with the current location of the pass"
+    "Skip lowering C because the allocation status of the kernel is not consistent "
+    "with the current location of the pass"
 )
 
 
@@ -96,9 +97,7 @@ def test_n1_call_sites_at_any_depth(opcode: str) -> None:
 
 
 def test_n1_functions_that_nobody_reaches_are_left_alone() -> None:
-    document = kernels(
-        function("k", [], op("K")), function("lone", [], call("X", "k")), main=(op("p"),)
-    )
+    document = kernels(function("k", [], op("K")), function("lone", [], call("X", "k")), main=(op("p"),))
     assert inline(document).status == "unchanged"
 
 
@@ -296,7 +295,9 @@ def test_n3_the_body_is_unrolled_and_the_shard_id_is_an_option() -> None:
         "L",
         "i",
         (0, 4, 2),
-        op("K", v=axis("i"), s={"kind": "ShardIDKind"}, ins=[symbolic("a_set", constant(0), axis("i"))], loopnest=["i"]),
+        op(
+            "K", v=axis("i"), s={"kind": "ShardIDKind"}, ins=[symbolic("a_set", constant(0), axis("i"))], loopnest=["i"]
+        ),
     )
     document = one_call(callee=kernel(nest, op("W", outs=[access("c")]), storage=[]))
     outcome = inline(document, shard_id=3)
@@ -331,12 +332,10 @@ def test_n3_the_modules_own_function_is_not_unrolled() -> None:
 
 
 def test_n3_version_1_stays() -> None:
-    body = op("K", v={"terms": [[2, {"RegisterAccess": {"regref": "r"}}]], "c": 3})
     old = {"terms": [], "c": 5}
     document = module(
         function("main", [], call("C")), kernels=[function("k", [register("r")], op("K", w=old))], version=1
     )
-    assert body["v"]["c"] == 3
     outcome = inline(document)
     assert outcome.doc["version"] == 1
     assert row(outcome.doc, "C_K")["w"] == 5
@@ -360,12 +359,11 @@ def test_n3_the_copy_taken_literally_through_json() -> None:
         op("K", ins=[{"kind": "register_ap", "memsetref": "gone", "regref": "r", "ap": [[1, 1]], "dtype": "int32"}]),
         op("K", ins=[{"kind": "register_access", "dtype": "int32", "regref": "gone"}]),
         op("K", ins=[access("t", reg_ap_offset="gone")]),
-        op("K", ins=[access("t", memref_owner_func="gone")]),
         op("K", v={"deep": [runtime("gone")]}),
         op("K", dependencies=["gone"]),
         op("K", loop_carried_dependencies=[["gone", "Flow", 1]]),
         op("K", "UnconditionalBranch", target="gone"),
-        op("K", "CompareAndBranch", on_true="gone", on_false="Block1"),
+        op("K", "CompareAndBranch", on_true="gone", on_false="gone"),
     ],
 )
 def test_n3_r5_a_name_of_the_body_that_does_not_resolve(body: Json) -> None:
@@ -382,18 +380,18 @@ def test_n3_r5_a_name_of_the_body_that_does_not_resolve(body: Json) -> None:
 def test_n3_r5_some_names_may_stay_unresolved() -> None:
     wait = {"on_wait": [{"from": "dma", "id": 1, "wait_value": 2}]}
     storage = [
-        memory_set("t_set", "Internal", location("t", alias=[["gone", "Must"]])),
+        memory_set("t_set", "Internal", location("t", alias=[["gone", 3]])),
         memory_set("u_set", "Internal", location("u", pointer_ref_memloc="gone")),
     ]
     hint = op("K", "BranchHint", associate_branch="gone", sync_info=wait)
     outcome = inline(module(function("main", [], call("C")), kernels=[function("k", storage, hint)]))
     assert row(outcome.doc, "C_K") == hint | {"name": "C_K"}
     made = [s["memorylocations"][0] for s in outcome.doc["functions"][0]["allocations"]]
-    assert (made[0]["alias"], made[1]["pointer_ref_memloc"]) == ([["gone", "Must"]], "gone")
+    assert (made[0]["alias"], made[1]["pointer_ref_memloc"]) == ([["gone", 3]], "gone")
 
 
 def test_n3_a_loop_without_trips_is_not_looked_into() -> None:
-    never = loop("L", "i", (0, 0, 1), op("K", ins=[access("gone")]), call("X", "nobody"))
+    never = loop("L", "i", (0, 0, 1), op("K", ins=[access("gone")]), op("R", "Return"))
     outcome = inline(kernels(function("k", [], never, op("K")), main=(call("C"),)))
     assert names(outcome.doc) == ["C_K"]
 
@@ -436,7 +434,8 @@ def test_n10_attributes_are_copied_unchanged() -> None:
     )
     document = module(function("main", [], call("C")), kernels=[function("k", [memory_set("t_set")], instruction)])
     made = row(inline(document).doc, "C_K")
-    assert written(made) == written(json.loads(json.dumps(instruction | {"name": "C_K"}).replace('"t"}', '"C:t"}').replace('"memref": "t"', '"memref": "C:t"')))
+    renamed = json.dumps(instruction | {"name": "C_K"}).replace('"memref": "t"', '"memref": "C:t"')
+    assert written(made) == written(json.loads(renamed))
 
 
 @pytest.mark.parametrize(("given", "kept"), [(15, 3), (12, 0), (16, 16), (0xFF, 0xF3), (["x", "y"], ["x", "y"])])
@@ -457,17 +456,20 @@ def test_n10_an_absent_opt_in_mask() -> None:
 
 
 def test_n12_the_body_stands_in_the_place_of_the_call_site() -> None:
-    document = kernels(
-        function("k", [], op("K1"), op("K2")), main=(op("p"), call("A"), call("B"), op("z"), call("C"))
-    )
-    assert names(inline(document).doc) == "p A_K1 A_K2 B_K1 B_K2 z C_K1 C_K2".split()
+    document = kernels(function("k", [], op("K1"), op("K2")), main=(op("p"), call("A"), call("B"), op("z"), call("C")))
+    assert names(inline(document).doc) == ["p", "A_K1", "A_K2", "B_K1", "B_K2", "z", "C_K1", "C_K2"]
 
 
 def test_n12_a_final_return_is_dropped() -> None:
     outcome = inline(bare(op("K1"), op("R", "Return", dependencies=["K1"])))
     assert names(outcome.doc) == ["p", "C_K1", "z"]
     assert names(inline(bare(op("R", "Return"))).doc) == ["p", "z"]
-    assert names(inline(bare(loop("L", "i", (0, 2, 1), op("K")), op("R", "Return"))).doc) == ["p", "C_K-0", "C_K-1", "z"]
+    assert names(inline(bare(loop("L", "i", (0, 2, 1), op("K")), op("R", "Return"))).doc) == [
+        "p",
+        "C_K-0",
+        "C_K-1",
+        "z",
+    ]
 
 
 def test_n12_an_empty_body() -> None:
@@ -526,9 +528,9 @@ def test_t10_t12_calls_of_calls_are_no_recursion() -> None:
 # the sample
 
 
-@pytest.mark.skipif(not Path("data/samples/bir_json_example.json").exists(), reason="the sample is not there")
 def test_n3_n8_n14_the_sample_module() -> None:
-    outcome = inline(json.loads(Path("data/samples/bir_json_example.json").read_text()))
+    document = json.loads(SAMPLE.read_text())
+    outcome = inline(document)
     site = "inst__nki_add_one"
     assert names(outcome.doc)[2:] == [f"{site}_K-{step}-{n}" for n in range(4) for step in (1, 2, 3)]
     made = {s["name"]: s["memorylocations"][0]["addr"] for s in outcome.doc["functions"][0]["allocations"]}
@@ -537,7 +539,4 @@ def test_n3_n8_n14_the_sample_module() -> None:
     assert last["dependencies"] == [[f"{site}_K-2-3", "Flow"], [f"{site}_K-2-2", "Anti"]]
     assert (last["outs"][0]["memref"], last["outs"][0]["memsetref"]) == ("output0", "output0_set")
     assert outcome.doc["nki_functions"] == {"functions": []}
-    assert inline(json.loads(Path("data/samples/bir_json_example.json").read_text()), allocated=False).status == "unchanged"
-
-
-logging.getLogger("arrowir").addHandler(logging.NullHandler())
+    assert inline(document, allocated=False).status == "unchanged"

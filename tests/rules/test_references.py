@@ -39,7 +39,11 @@ def test_r1_names_need_not_be_unique() -> None:
 
 
 def test_r1_written_names_are_those_of_the_targets() -> None:
-    ir = load(module(function("f", [storage("a")], [instruction("I", ins=[operand("a")]), instruction("J", dependencies=["I"])])))
+    ir = load(
+        module(
+            function("f", [storage("a")], [instruction("I", ins=[operand("a")]), instruction("J", dependencies=["I"])])
+        )
+    )
     locations, rows = ir.tables["locations"], ir.tables["instructions"]
     renamed = ir.replace(
         locations=locations.replace(name=Strings.of(["new"])), instructions=rows.replace(name=Strings.of(["X", "Y"]))
@@ -51,7 +55,11 @@ def test_r1_written_names_are_those_of_the_targets() -> None:
 
 def every_reference() -> Json:
     axis = {"kind": "AffIVKind", "axis": "i"}
-    runtime = {"kind": "AffExprKind", "terms": [{"idx": {"kind": "IntRuntimeValueKind", "regref": "r"}, "coeff": 1}], "c": 0}
+    runtime = {
+        "kind": "AffExprKind",
+        "terms": [{"idx": {"kind": "IntRuntimeValueKind", "regref": "r"}, "coeff": 1}],
+        "c": 0,
+    }
     older = {"terms": [{"AxisLabel": "i", "coef": 2}], "c": 1}
     inner = [
         instruction(
@@ -69,7 +77,12 @@ def every_reference() -> Json:
     ]  # fmt: skip
     rows = [
         loop("i", block("in", *inner), name="L"),
-        {"name": "D", "opcode": "DynamicForLoop", "DynamicForLoopAxis": {"name": "j", "lb": 0, "ub": runtime}, "blocks": []},
+        {
+            "name": "D",
+            "opcode": "DynamicForLoop",
+            "DynamicForLoopAxis": {"name": "j", "lb": 0, "ub": runtime},
+            "blocks": [],
+        },
         instruction("B", "BranchHint", associate_branch="C"),
         instruction("C", "CompareAndBranch", on_true="b0", on_false="nowhere"),
         instruction("W", sync_info={"on_wait": [{"from": "B", "id": 1}, {"from": "dma", "id": 2}]}),
@@ -108,12 +121,27 @@ def test_r0_every_kind_of_reference_is_resolved() -> None:
         ("dependencies", "[1][0].axis", "loops", 0, None),
         ("dependencies", f"[1][1].{terms}", "registers", 0, None),
     ]
-    assert ir.operands.select("location_id", "set_id", "register_id").rows() == [(None, 0, None), (None, 0, 0), (2, None, None)]
+    assert ir.operands.select("location_id", "set_id", "register_id").rows() == [
+        (None, 0, None),
+        (None, 0, 0),
+        (2, None, None),
+    ]
     assert ir.aliases.select("target_location_id", "target_set_id", "kind").rows() == [(1, 1, 3), (1, None, 1)]
-    assert ir.branches.select("slot", "block_id", "name").rows() == [("on_true", 0, None), ("on_false", None, "nowhere")]
+    assert ir.branches.select("slot", "block_id", "name").rows() == [
+        ("on_true", 0, None),
+        ("on_false", None, "nowhere"),
+    ]
     assert ir.semaphores.select("from_instruction_id", "name").rows() == [(2, None), (None, "dma")]
     assert ir.calls["callee_id"].to_list() == [1, 1]
-    columns = ("direction", "formal", "formal_set_id", "formal_register_id", "actual_location_id", "actual_set_id", "actual_register_id")
+    columns = (
+        "direction",
+        "formal",
+        "formal_set_id",
+        "formal_register_id",
+        "actual_location_id",
+        "actual_set_id",
+        "actual_register_id",
+    )
     assert ir.call_arguments.select(columns).rows() == [
         ("in", "x", 2, None, 0, None, None),
         ("in", "kr", None, 2, None, None, 0),
@@ -162,11 +190,17 @@ def test_r2_memref_wins_over_memsetref() -> None:
     allocations = [storage("a"), storage("b"), {**storage("c", set_name="a_set")}]
     named = [operand("b", memsetref="a_set"), operand("c", memsetref="a_set"), operand("b", memsetref="none")]
     ir = load(module(function("f", allocations, [instruction("I", ins=named)])))
-    assert ir.operands.select("location_id", "set_id", "set_name").rows() == [(1, 0, None), (2, 2, None), (1, None, "none")]
+    assert ir.operands.select("location_id", "set_id", "set_name").rows() == [
+        (1, 0, None),
+        (2, 2, None),
+        (1, None, "none"),
+    ]
 
 
 def test_r2_the_owner_function_is_where_locations_are_looked_for() -> None:
-    rows = [instruction("I", ins=[operand("x", memref_owner_func=owner, memsetref="x_set") for owner in ("g", "f", "none")])]
+    rows = [
+        instruction("I", ins=[operand("x", memref_owner_func=owner, memsetref="x_set") for owner in ("g", "f", "none")])
+    ]
     ir = load(module(function("f", [storage("x")], rows), function("g", [storage("x"), storage("x", "Input")])))
     assert ir.operands.select("location_id", "set_id", "name").rows() == [(2, 2, None), (0, 0, None), (None, None, "x")]
     assert ir.references["target_id"].to_list() == [1, 0, None]
@@ -312,7 +346,9 @@ def test_n07_unresolved_names_are_counted_and_the_list_is_cut() -> None:
 
 
 def test_r5_ids_in_diagnostics_are_those_of_the_batch() -> None:
-    data = compact(module(function("f", [storage("x"), storage("x")], [instruction("I", ins=[operand("x"), operand("z")])]))).encode()
+    data = compact(
+        module(function("f", [storage("x"), storage("x")], [instruction("I", ins=[operand("x"), operand("z")])]))
+    ).encode()
     ir, found = read_documents([("a", data), ("b", data)])
     last = {row.code: row for row in found[2:]}
     assert last["ambiguous_name"].location_id == 2
@@ -320,7 +356,7 @@ def test_r5_ids_in_diagnostics_are_those_of_the_batch() -> None:
     assert ir.locations["name"][2] == "x"
 
 
-# -- R7 ---------------------------------------------------------------------------------------------------------------------
+# -- R7 ----
 
 
 def rebound(ir: IR) -> list[tuple[str, str | None]]:

@@ -295,6 +295,18 @@ def test_without_a_terminal_there_is_no_progress_bar(monkeypatch: pytest.MonkeyP
     assert screen.getvalue() == ""
 
 
+def test_cells_are_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", "40")
+    long, wide, markup = "a" * 150, "語" * 40, "[red]x[/red] :smile:"
+    console.table(("name", "n"), [(long, 1), (wide, 22), (markup, None)])
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 5
+    assert [any(text in line for line in lines) for text in (long, wide, markup)] == [True] * 3
+    assert lines[2].endswith(" 1")
+
+
 def test_severities_have_colours_on_a_terminal_that_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
     row = diag.make("no_callee", "gone", module="m")
     for variable, coloured in (("", True), ("NO_COLOR", False)):

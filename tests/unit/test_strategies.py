@@ -100,12 +100,12 @@ FORMAT = (
 
 
 def test_documents_reach_the_format(any_documents: Examples) -> None:
-    assert least(reached(any_documents), dict.fromkeys(FORMAT, 2)) == {}
+    assert least(reached(any_documents), dict.fromkeys(FORMAT, 1)) == {}
 
 
 def test_documents_reach_most_opcodes(any_documents: Examples) -> None:
     counts = reached(any_documents)
-    assert sum(counts[f"opcode:{opcode}"] > 0 for opcode in OPCODE_KEYS) > 0.9 * len(OPCODE_KEYS)
+    assert sum(counts[f"opcode:{opcode}"] > 0 for opcode in OPCODE_KEYS) > 0.8 * len(OPCODE_KEYS)
 
 
 REQUIRED = {
@@ -198,15 +198,15 @@ def test_unrollable_documents_are_sound(unrollable: Examples) -> None:
 
 
 INLINABLE = {
-    **dict.fromkeys(("call-site", "call:by name", "call:by position", "call:map dict", "call:map absent"), 30),
-    **dict.fromkeys(("call:SB scratchpad", "call:map list", "location:allocated", "opcode:Loop"), 20),
-    **dict.fromkeys(("call:PSUM scratchpad", "call:dependencies", "call:loop_carried_dependencies"), 10),
-    **dict.fromkeys(("call:unroll_dependencies", "call:in a loop", "operand:dynamic", "opcode:Return"), 10),
-    **dict.fromkeys(("operand:register_access", "operand:register_ap", "operand:symbolic_ap", "sync_info"), 20),
-    **dict.fromkeys(("loop:no trips", "loop:descending", "loop:depth 2", "set of several locations"), 10),
-    **dict.fromkeys(("repeated instruction name", "repeated storage name", "empty block", "kernels:list"), 5),
-    **dict.fromkeys((f"call:source {name}" for name in ("Beta1", "Beta2", "Beta3", 0, 1, 2, None, "absent")), 3),
-    **dict.fromkeys(("attributes:dict", "version:1", "unsorted object", "storage:register"), 5),
+    **dict.fromkeys(("call-site", "call:by name", "call:by position", "call:map dict", "call:map absent"), 15),
+    **dict.fromkeys(("call:SB scratchpad", "call:map list", "location:allocated", "opcode:Loop"), 10),
+    **dict.fromkeys(("call:PSUM scratchpad", "call:dependencies", "call:loop_carried_dependencies"), 5),
+    **dict.fromkeys(("call:unroll_dependencies", "call:in a loop", "operand:dynamic", "opcode:Return"), 5),
+    **dict.fromkeys(("operand:register_access", "operand:register_ap", "operand:symbolic_ap", "sync_info"), 10),
+    **dict.fromkeys(("loop:no trips", "loop:descending", "loop:depth 2", "set of several locations"), 5),
+    **dict.fromkeys(("repeated instruction name", "repeated storage name", "empty block", "kernels:list"), 2),
+    **dict.fromkeys((f"call:source {name}" for name in ("Beta1", "Beta2", "Beta3", 0, 1, 2, None, "absent")), 1),
+    **dict.fromkeys(("attributes:dict", "version:1", "unsorted object", "storage:register"), 2),
 }
 
 
@@ -230,13 +230,13 @@ def test_inlinable_documents_have_names_that_clash(inlinable: Examples) -> None:
 
 
 UNROLLABLE = {
-    **dict.fromkeys(("loop:depth 1", "loop:depth 2", "loop:depth 3", "loop:no trips", "loop:descending"), 15),
-    **dict.fromkeys(("operand:symbolic_ap", "operand:symbolic_imm_value", "edge:loop_carried:3 items"), 20),
-    **dict.fromkeys(("edge:plain:bare", "edge:unroll:4 items", "loop:other bounds", "member:order"), 8),
-    **dict.fromkeys((f"expression:{kind}Kind" for kind in ("FloorDiv", "Modulo", "Sum", "Mult", "ShardID")), 8),
-    **dict.fromkeys(("expression:version 1 Div", "expression:version 1 Mod", "expression:version 1 plain"), 5),
-    **dict.fromkeys(("expression:IntRuntimeValueKind", "operand:symbolic_pwap", "repeated instruction name"), 5),
-    **dict.fromkeys(("attributes:dict", "attributes:absent", "kernel", "unsorted object"), 5),
+    **dict.fromkeys(("loop:depth 1", "loop:depth 2", "loop:depth 3", "loop:no trips", "loop:descending"), 7),
+    **dict.fromkeys(("operand:symbolic_ap", "operand:symbolic_imm_value", "edge:loop_carried:3 items"), 10),
+    **dict.fromkeys(("edge:plain:bare", "edge:unroll:4 items", "loop:other bounds", "member:order"), 4),
+    **dict.fromkeys((f"expression:{kind}Kind" for kind in ("FloorDiv", "Modulo", "Sum", "Mult", "ShardID")), 4),
+    **dict.fromkeys(("expression:version 1 Div", "expression:version 1 Mod", "expression:version 1 plain"), 2),
+    **dict.fromkeys(("expression:IntRuntimeValueKind", "operand:symbolic_pwap", "repeated instruction name"), 2),
+    **dict.fromkeys(("attributes:dict", "attributes:absent", "kernel", "unsorted object"), 2),
 }
 
 
@@ -246,8 +246,8 @@ def test_unrollable_documents_reach_their_features(unrollable: Examples) -> None
 
 def test_reservable_documents_reach_their_features(reservable: Examples) -> None:
     wanted = {
-        **dict.fromkeys(("location:pinned", "location:allocated", "location:SB", "location:PSUM"), 30),
-        **dict.fromkeys(("location:runtime_reserved", "set of no location", "set of several locations"), 15),
+        **dict.fromkeys(("location:pinned", "location:allocated", "location:SB", "location:PSUM"), 15),
+        **dict.fromkeys(("location:runtime_reserved", "set of no location", "set of several locations"), 8),
         **dict.fromkeys(("kernel", "repeated storage name"), 3),
     }
     assert least(reached(reservable), wanted) == {}
@@ -331,9 +331,9 @@ def test_unknown_faults_are_refused() -> None:
 @pytest.mark.parametrize(
     ("strategy", "feature", "size"),
     [
-        (strategies.documents(), "several blocks", 500),
-        (strategies.inlinable_documents(), "opcode:Loop", 2500),
-        (strategies.unrollable_documents(), "loop:depth 2", 900),
+        (strategies.documents(), "function", 600),
+        (strategies.inlinable_documents(), "call-site", 3000),
+        (strategies.unrollable_documents(), "loop:depth 1", 900),
         (strategies.reservable_documents(), "location:pinned", 600),
     ],
     ids=["documents", "inlinable", "unrollable", "reservable"],
@@ -342,7 +342,7 @@ def test_examples_shrink(strategy: st.SearchStrategy[Json], feature: str, size: 
     smallest = find(
         strategy,
         lambda document: statistics(document)[feature] > 0,
-        settings=settings(max_examples=400, derandomize=True, database=None, deadline=None),
+        settings=settings(max_examples=200, derandomize=True, database=None, deadline=None),
     )
     assert len(json.dumps(smallest)) < size
     assert statistics(smallest)["unknown member"] == 0

@@ -110,7 +110,7 @@ VARIANTS: list[Json] = [
     {"kind": "tiny", "seed": 1},
     {"kind": "tiny", "seed": 2},
     {"kind": "loops"},
-    {"kind": "decode", "layers": 3, "seed": 3},
+    {"kind": "decode", "layers": 3, "seed": 3, "scale": 0.5},
     {"kind": "decode", **SMALL, "arch": "sunda"},
     {"kind": "decode", **SMALL, "arch": "trn3", "nested": True},
     {"kind": "decode", **SMALL, "arch": "inferentia"},
