@@ -4,8 +4,8 @@ A diagnostic is one row: which module, which pass, how bad, a stable code, a mes
 The registry below is the only place that says what codes there are; the documentation is made from it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -113,6 +113,13 @@ class Diagnostic:
     set_id: int | None = None
     location: str | None = None
     location_id: int | None = None
+
+    def moved(self, by: Mapping[str, int]) -> "Diagnostic":
+        """Return the same with ids moved by so many rows per table, as rows are when batches are put together."""
+        things = ("module", "function", "block", "instruction", "set", "location")
+        ids = {f"{thing}_id": getattr(self, f"{thing}_id") for thing in things}
+        changed: dict[str, Any] = {k: v + by[k[:-3] + "s"] for k, v in ids.items() if v is not None}
+        return replace(self, **changed)
 
     def __str__(self) -> str:
         about = ", ".join(

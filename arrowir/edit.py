@@ -1,103 +1,40 @@
 """Segments in, tables out: the one place where rows move and ids change.
 
 A new table is a list of *runs* of old rows. Each run belongs to a *copy*: copy 0 is the rows themselves, moved; the
-others
-are clones (an inlined body is one). From the runs of a table follow those of the tables whose rows it owns, since the
-children
-of a run of rows are a run too. Keys follow from the runs as well: the rows themselves have one new place each; inside
-a clone a
-key points at the clone of what it pointed at, or at what the clone binds it to. All of that is in one array per
-table, `places`:
-the new id of each old row, then for each clone the new ids of its window of old rows. Copying a key column is one
-lookup a row.
+others are clones (an inlined body is one). From the runs of a table follow those of the tables whose rows it owns,
+since the children of a run of rows are a run too. Keys follow from the runs as well: the rows themselves have one new
+place each; inside a clone a key points at the clone of what it pointed at, or at what the clone binds it to. All of
+that is in one array per table, `places`: the new id of each old row, then for each clone the new ids of its window of
+old rows. Copying a key column is one lookup a row.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TypeVar
+from functools import partial
 
 import numpy as np
 
 from arrowir import schema
+from arrowir.diagnostics import OptionError
 from arrowir.ir import IR
-from arrowir.store import Array, Ids, Pool, Pools, Strings, Table, starts
-from arrowir_kernels import copy_runs, fill_names, fill_runs, map_runs, measure_names, number_runs, shift_runs
-
-T = TypeVar("T")
-
-THREADS = 2
-"""Threads that columns are spread over; kernels release the interpreter's lock."""
-
-_PARALLEL_ROWS = 200_000
-
+from arrowir.names import picked, put
+from arrowir.runs import (
+    Runs,
+    blank,
+    concat_tables,
+    copy_text,
+    expand,
+    join_text,
+    lookup,
+    parallel,
+    slab,
+    sort_references,
+)
+from arrowir.store import Array, Pool, Pools, Strings, Table, starts
+from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_runs
 
 _FILLED = {("semaphores", "name"), ("dependencies", "on_instruction_id")}
 """Columns that an edit may fill although they were absent everywhere."""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Runs of source rows, in the order of the new table."""
-
-    start: Array
-    """First source row; rows past the end of the old table are those of the added one."""
-    length: Array
-    copy: Array
-    """The copy each run belongs to; 0 for the rows themselves."""
-    shift: Array | None = None
-    """What to add to the key of the parent, where the runs follow from the parent's."""
-
-    @classmethod
-    def of(cls, start: Array, length: Array, copy: Array | int = 0, shift: Array | None = None) -> "Runs":
-        """Make runs, leaving out empty ones."""
-        start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
-        copies = np.broadcast_to(np.asarray(copy, np.int64), start.shape)
-        some = length > 0
-        if some.all():
-            return cls(start, length, np.ascontiguousarray(copies), shift)
-        return cls(start[some], length[some], copies[some], None if shift is None else shift[some])
-
-    @classmethod
-    def whole(cls, rows: int) -> "Runs":
-        """Return the one run of all rows of a table."""
-        return cls.of(np.zeros(1, np.int64), np.array([rows]))
-
-    @classmethod
-    def inserting(cls, rows: int, at: Array, added: Array | None = None) -> "Runs":
-        """Return all rows of a table with added row k put before row `at[k]` (in rising order)."""
-        added = np.arange(len(at)) if added is None else added
-        bounds = np.concatenate((np.zeros(1, np.int64), at, np.array([rows])))
-        start = np.empty(2 * len(at) + 1, np.int64)
-        length = np.ones(2 * len(at) + 1, np.int64)
-        start[0::2], length[0::2] = bounds[:-1], np.diff(bounds)
-        start[1::2] = rows + added
-        return cls.of(start, length)
-
-    @cached_property
-    def begins(self) -> Array:
-        """Place of each run in the new table, and its length as last item."""
-        return starts(self.length)
-
-    @property
-    def total(self) -> int:
-        """Rows of the new table."""
-        return int(self.begins[-1])
-
-    def spread(self, values: Array) -> Array:
-        """Repeat a value per run for each of its rows."""
-        return np.repeat(values, self.length)
-
-    def source(self) -> Array:
-        """Return the source row of each new row."""
-        return np.arange(self.total) + self.spread(self.start - self.begins[:-1])
-
-
-def expand(start: Array, length: Array) -> Array:
-    """Return the concatenated ranges `start[i], ..., start[i] + length[i] - 1`."""
-    begins = starts(length)
-    return np.arange(begins[-1]) + np.repeat(start - begins[:-1], length)
 
 
 @dataclass
@@ -336,6 +273,9 @@ class Edit:
             return copy_text(old.text("original_name"), new.text("original_name"), runs)
         kept = join_text([t.text("original_name") for t in (old, new)])
         names = join_text([t.text("name") for t in (old, new)])
+        known = np.flatnonzero(np.diff(kept.offsets))  # unrolled ones, whose name in the kernel is another
+        if len(known):
+            names = put(names, known, picked(kept, known))
         moved = Runs(runs.start + np.where(runs.copy > 0, len(kept), 0), runs.length, runs.copy)
         return copy_text(kept, names, moved)
 
@@ -380,112 +320,6 @@ class Edit:
         return sort_references(Table("references", columns, len(pick)), made)
 
 
-def sort_references(references: Table, ir: IR) -> Table:
-    """Put references in their order: by module, owner table, owner row; those of one row keep theirs."""
-    codes, table, row = schema.STRUCTURAL["table"], references["table"], references["row"]
-    rank, module = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
-    for number, name in enumerate(schema.REFERRING):
-        mine = table == codes.index(name)
-        if mine.any():
-            rank[mine] = number
-            module[mine] = ir.array(name, "module_id")[row[mine]]
-    order = np.lexsort((row, rank, module))
-    return take_rows(references, order)
-
-
-def take_rows(table: Table, rows: Array) -> Table:
-    """Return some rows of a table that has no text columns; keys are not changed."""
-    columns = {name: None if not table.has(name) else table[name][rows] for name in table.columns}
-    return Table(table.schema.name, columns, len(rows))
-
-
-def concat_tables(parts: Sequence[Table]) -> Table:
-    """Put rows of one table behind each other; ids and keys are taken as they are."""
-    some = [p for p in parts if len(p)]
-    if len(some) < 2:
-        return some[0] if some else parts[0]
-    columns: dict[str, Array | Strings | None] = {}
-    for column in some[0].schema.stored:
-        if all(p.columns[column.name] is None for p in some):
-            columns[column.name] = None
-        elif column.kind == "text":
-            columns[column.name] = join_text([p.text(column.name) for p in some])
-        else:
-            columns[column.name] = np.concatenate([p[column.name] for p in some])
-    return Table(some[0].schema.name, columns, sum(map(len, some)))
-
-
-def lookup(places: Array, keys: Ids) -> Ids:
-    """Replace keys by their new ids; absent ones stay absent."""
-    if not len(keys) or not len(places):
-        return keys
-    return np.where(keys < 0, np.int32(-1), places[np.maximum(keys, 0)])
-
-
-def parallel(work: "Sequence[Callable[[], T]]", rows: int) -> "list[T]":
-    """Run independent pieces of work, on threads when there is much to do."""
-    if rows < _PARALLEL_ROWS or THREADS < 2:
-        return [piece() for piece in work]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(lambda piece: piece(), work))
-
-
-def slab(columns: Sequence[tuple[type[np.generic], int]]) -> list[Array]:
-    """Allocate arrays in one piece: large pieces get large pages, which costs far fewer page faults."""
-    sizes = np.array([(np.dtype(dtype).itemsize * rows + 63) // 64 * 64 for dtype, rows in columns], np.int64)
-    begins = starts(sizes)
-    piece = np.empty(int(begins[-1]), np.uint8)
-    return [
-        piece[begins[k] : begins[k] + np.dtype(dtype).itemsize * rows].view(dtype)
-        for k, (dtype, rows) in enumerate(columns)
-    ]
-
-
-def blank(rows: int) -> Strings:
-    """Return empty strings."""
-    return Strings(np.zeros(rows + 1, np.int64), np.empty(0, np.uint8))
-
-
-def join_text(parts: Sequence[Strings]) -> Strings:
-    """Put text columns behind each other."""
-    some = [part for part in parts if len(part)]
-    if len(some) < 2:
-        return some[0] if some else parts[0]
-    base = starts(np.array([part.offsets[-1] for part in some]))
-    offsets = [part.offsets[1:] + base[k] for k, part in enumerate(some)]
-    return Strings(
-        np.concatenate((np.zeros(1, np.int64), *offsets)),
-        np.concatenate([part.data[: part.offsets[-1]] for part in some]),
-    )
-
-
-def copy_text(
-    first: Strings, second: Strings, runs: Runs, number: Array | None = None, prefixes: Strings | None = None
-) -> Strings:
-    """Copy runs of a text column that stands in two parts, with the run's numbered prefix before each name."""
-    number = np.full(len(runs.start), -1, np.int64) if number is None else number.astype(np.int64)
-    prefixes = prefixes or blank(0)
-    sizes = np.diff(prefixes.offsets)
-    extra = np.where(number < 0, 0, sizes[np.maximum(number, 0)]) if len(sizes) else np.zeros(len(number), np.int64)
-    offsets = np.empty(runs.total + 1, np.int64)
-    measure_names(first.offsets, second.offsets, runs.start, runs.length, extra, offsets)
-    data = np.empty(int(offsets[-1]), np.uint8)
-    fill_names(
-        first.offsets,
-        first.data,
-        second.offsets,
-        second.data,
-        runs.start,
-        runs.length,
-        number,
-        prefixes.offsets,
-        prefixes.data,
-        offsets,
-        data,
-    )
-    return Strings(offsets, data)
-
-
 def _cut(own: Array, rows: int) -> Array:
     own[rows:] = -1
     return own
@@ -504,7 +338,11 @@ def select_modules(ir: IR, modules: Array) -> IR:
         runs[name] = Runs(first, np.searchsorted(keys, modules + 1) - first, np.zeros(len(modules), np.int64))
     shifts = {name: r.begins[:-1] - r.start for name, r in runs.items()}
     tables = {name: shifted(ir.tables[name], runs[name], shifts) for name in schema.STORED}
-    return IR(tables, ir.pools, diagnostics=ir.messages, history=ir.history)
+    messages = [m for m in ir.messages if m.module_id is None]
+    for place, module in enumerate(modules.tolist()):
+        by = {name: int(shift[place]) for name, shift in shifts.items()}
+        messages += [m.moved(by) for m in ir.messages if m.module_id == module]
+    return IR(tables, ir.pools, diagnostics=messages, history=ir.history)
 
 
 def shifted(table: Table, runs: Runs, shifts: dict[str, Array]) -> Table:
@@ -555,11 +393,11 @@ def concat(batches: Sequence[IR]) -> IR:
 
     Raises
     ------
-    ValueError
+    OptionError
         If there is no batch.
     """
     if not batches:
-        raise ValueError("there is no batch to put together: give at least one")
+        raise OptionError("there is no batch to put together; give at least one")
     if len(batches) == 1:
         return batches[0]
     pools = batches[0].pools
@@ -571,7 +409,8 @@ def concat(batches: Sequence[IR]) -> IR:
     for name in schema.STORED:
         tables[name] = concat_tables([_rebased(b.tables[name], bases, maps[k], k) for k, b in enumerate(batches)])
     tables["references"] = _joined_references(tables["references"], bases)
-    messages = [m for b in batches for m in b.messages]
+    by = [{name: int(base[k]) for name, base in bases.items()} for k in range(len(batches))]
+    messages = [m.moved(by[k]) for k, b in enumerate(batches) for m in b.messages]
     history = batches[0].history if all(b.history == batches[0].history for b in batches) else ()
     return IR(tables, pools, diagnostics=messages, history=history)
 

@@ -82,4 +82,3 @@ def exactly(op: str, left: Value, right: Value) -> tuple[Value, Array | bool | N
 
 def _object(data: Any) -> Any:
     return data if isinstance(data, int) else data.astype(object)
-

@@ -77,9 +77,7 @@ def read(text: str, first: int = 0) -> Any:
     return _decoder(first).decode(filled)
 
 
-def edited(
-    obj: Mapping[str, Any], changes: Mapping[str, Any], dropped: Container[str] = ()
-) -> dict[str, Any]:
+def edited(obj: Mapping[str, Any], changes: Mapping[str, Any], dropped: Container[str] = ()) -> dict[str, Any]:
     """Return an object with members changed, dropped and added (rule F6, by the order of the keys as they were)."""
     keys = list(obj)
     result = {key: changes.get(key, obj[key]) for key in keys if key not in dropped}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arrowir import derived, schema
-from arrowir.diagnostics import Diagnostic
+from arrowir.diagnostics import Diagnostic, OptionError
 from arrowir.store import Array, Pools, Strings, Table
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class IR:
 
         Raises
         ------
-        IndexError
+        OptionError
             If an id names no module.
         """
         from arrowir import edit
@@ -212,7 +212,7 @@ class IR:
             wanted = np.flatnonzero(wanted)
         wanted = wanted.astype(np.int64).reshape(-1)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
-            raise IndexError(f"module ids go from 0 to {len(self) - 1}, got {wanted.tolist()[:10]}")
+            raise OptionError(f"module ids go from 0 to {len(self) - 1}, got {wanted.tolist()[:10]}")
         return edit.select_modules(self, wanted)
 
     def module_id(self, name: str) -> int:
@@ -220,12 +220,12 @@ class IR:
 
         Raises
         ------
-        KeyError
+        OptionError
             If there is none, or more than one.
         """
         names = self.tables["modules"].text().tolist()
         if names.count(name) != 1:
-            raise KeyError(f"{names.count(name)} modules are named `{name}`")
+            raise OptionError(f"{names.count(name)} modules are named `{name}`")
         return names.index(name)
 
     # -- out ----------------------------------------------------------------------------------------------------------

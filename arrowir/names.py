@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arrowir.edit import Runs, copy_text, join_text
+from arrowir.runs import Runs, copy_text, join_text
 from arrowir.store import Array, Strings
 from arrowir_kernels import free_suffixes, hash_names, prefix_hits
 from arrowir_kernels.numbered import fill_numbered, measure_numbered

@@ -155,8 +155,7 @@ OPCODES = _numbered(
     TensorScalarSymbolic CalcVarAddrSymbolic IotaSymbolic TensorScalarAffineSelectSymbolic""",
 )
 ABSTRACT_OPCODES: frozenset[int] = frozenset(
-    _known(OPCODES, text)
-    for text in ("Generic", "MatmultBase", "DMA", "Collective", "DMADescriptor", "Terminator")
+    _known(OPCODES, text) for text in ("Generic", "MatmultBase", "DMA", "Collective", "DMADescriptor", "Terminator")
 )
 """Codes of the base classes, which no module should hold as instructions."""
 
@@ -201,9 +200,7 @@ TENSOR_CLASSES = _numbered(
     "LoopTensor",
 )
 ADDR_SPACES = _numbered("addr_space", "address space of a DRAM set", "Local Shared Debug")
-STORAGE_KINDS = _spelled(
-    "storage_kind", "class of a storage object", "memory_location_set register memory_location"
-)
+STORAGE_KINDS = _spelled("storage_kind", "class of a storage object", "memory_location_set register memory_location")
 ORIGINS = _numbered("origin", "who made an object", "Internal Penguin NKI")
 
 # ---- kernels
@@ -219,8 +216,7 @@ ROLES = _spelled("role", "list of an instruction that an operand stands in", "in
 OPERAND_KINDS = _listed(
     "operand_kind",
     "form of an operand",
-    "physical_ap symbolic_ap symbolic_pwap register_ap "
-    "imm_value symbolic_imm_value imm_array register_access",
+    "physical_ap symbolic_ap symbolic_pwap register_ap imm_value symbolic_imm_value imm_array register_access",
     (1, 2, 2, 3, 6, 7, 8, 11),
 )
 EDGE_KINDS = _numbered("edge_kind", "kind of a dependency", "Invalid Ordered Anti Output Flow")
@@ -275,9 +271,7 @@ POOL_FUNCTIONS = _numbered("pool_function", "function of a pooling", "Max Avg")
 MEMSET_MODES = _spelled("memset_mode", "what a memset fills with", "Const Random")
 TSC_MODES = _numbered("tsc_mode", "what a cached tensor-scalar writes", "Reduce Cumulative TensorScan")
 DGE_TYPES = _numbered("dge_type", "who generates a DMA's descriptors", "None SWDGE HWDGE Unassigned")
-COPY_MODES = _numbered(
-    "copy_mode", "what a DMA copy does on its way", "Copy Transpose CCE Replicate", "Dynamic"
-)
+COPY_MODES = _numbered("copy_mode", "what a DMA copy does on its way", "Copy Transpose CCE Replicate", "Dynamic")
 DMA_QOS_CLASSES = _spelled(
     "dma_qos_class",
     "priority of a DMA",
@@ -299,16 +293,12 @@ COLLECTIVE_DIMENSIONS = _spelled("collective_dimension", "dimension of a collect
 COLLECTIVE_TYPE_HINTS = _spelled("collective_type_hint", "parallelism of a collective", "TP FSDP None")
 UNIQUE_TENSORS = _spelled("unique_tensors", "whether a collective's tensors are unique", "Unknown No Yes")
 RANDOM_ALGORITHMS = _spelled("random_algorithm", "generator of random numbers", "LFSR PCG32 PHILOX_1")
-RANDOM_DISTRIBUTIONS = _spelled(
-    "random_distribution", "distribution of random numbers", "Raw Uniform Normal Binomial"
-)
+RANDOM_DISTRIBUTIONS = _spelled("random_distribution", "distribution of random numbers", "Raw Uniform Normal Binomial")
 SEMAPHORE_CLEAR_MODES = _spelled(
     "semaphore_clear_mode", "how a group of semaphores is reset", "SemaphoreZero SemaphoreZeroBitmask"
 )
 DEBUG_DEVICE_BUFFERS = _spelled("debug_device_buffer", "where a device print goes", "stdout stderr")
-TENSOR_COMPLETION_MODES = _spelled(
-    "tensor_completion_mode", "purpose of a completion", "Default DebugTensorRead"
-)
+TENSOR_COMPLETION_MODES = _spelled("tensor_completion_mode", "purpose of a completion", "Default DebugTensorRead")
 BRANCH_HINTS = _spelled("branch_hint", "expected outcome of a branch", "LikelyTaken LikelyNotTaken")
 # Builds spell these in two ways; numbers are known for the lower-case spellings.
 INST_SYNC_TYPES = _numbered(
@@ -371,9 +361,7 @@ ORIGIN_INTERNAL, ORIGIN_PENGUIN, ORIGIN_NKI = range(len(ORIGINS))
 STORAGE_SET, STORAGE_REGISTER, STORAGE_LOCATION = range(len(STORAGE_KINDS))
 ROLE_IN, ROLE_INDIRECTION, ROLE_OUT = range(len(ROLES))
 OPERAND_PHYSICAL_AP, OPERAND_SYMBOLIC_AP, OPERAND_SYMBOLIC_PWAP, OPERAND_REGISTER_AP = range(4)
-OPERAND_IMM_VALUE, OPERAND_SYMBOLIC_IMM_VALUE, OPERAND_IMM_ARRAY, OPERAND_REGISTER_ACCESS = range(
-    4, len(OPERAND_KINDS)
-)
+OPERAND_IMM_VALUE, OPERAND_SYMBOLIC_IMM_VALUE, OPERAND_IMM_ARRAY, OPERAND_REGISTER_ACCESS = range(4, len(OPERAND_KINDS))
 EDGE_INVALID, EDGE_ORDERED, EDGE_ANTI, EDGE_OUTPUT, EDGE_FLOW = range(len(EDGE_KINDS))
 RELATION_PLAIN, RELATION_LOOP_CARRIED, RELATION_UNROLL = range(len(RELATIONS))
 SLOT_TARGET, SLOT_ON_TRUE, SLOT_ON_FALSE = range(len(BRANCH_SLOTS))
@@ -434,9 +422,7 @@ _STARTS = (0, 32, 64, 96)
 
 ARCHES: tuple[Arch, ...] = (
     Arch("inferentia", 10, "gen1", ("tonga", "inf1"), 128, 0x18000, 0x4000, 4, 2048, 64, (0, 64)),
-    Arch(
-        "sunda", 20, "gen2", ("gen2", "trainium", "trn1", "inf2"), 128, 0x30000, 0x4000, 8, 2048, 128, _STARTS
-    ),
+    Arch("sunda", 20, "gen2", ("gen2", "trainium", "trn1", "inf2"), 128, 0x30000, 0x4000, 8, 2048, 128, _STARTS),
     Arch("gen3", 30, "gen3", ("cayman", "trn2"), 128, 0x38000, 0x4008, 8, 2048, 128, _STARTS),
     Arch("core_v4", 40, "gen4", ("gen4", "mariana", "trn3"), 128, 0x40000, 0x4008, 8, 2048, 128, _STARTS),
     Arch("core_v5", 50, "gen5", ("trn4",), None, None, None, None, None, None, None),

@@ -6,7 +6,7 @@ This is the reference reader: plain Python over parsed JSON.
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from arrowir.formats import assemble, content, json_text, targets
 from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.findings import About, report, report_duplicates, report_values
 from arrowir.formats.json_writer import JsonWriter
-from arrowir.formats.members import Wrong
+from arrowir.formats.values import Wrong
 from arrowir.ir import IR
 from arrowir.store import Pools
 
@@ -78,8 +78,8 @@ def read_documents(
     Returns
     -------
     ir, diagnostics
-        The batch of the documents that could be read, in order; what was noticed in all of them. A document that could not be
-        read is a `format_error` row (rule F2).
+        The batch of the documents that could be read, in order; what was noticed in all of them. A document that could
+        not be read is a `format_error` row (rule F2).
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _read(
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def _no_collector() -> Generator[None]:
     """Switch the cyclic collector off: it would walk the growing tree again and again, and there are no cycles."""
     was = gc.isenabled()
     gc.disable()
@@ -218,8 +218,8 @@ def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) 
     ir : IR
         The batch.
     path : path
-        A name that ends in ``.json``, ``.json.gz`` or ``.json.zst`` is the file of the one module; anything else is a folder,
-        in which each module becomes ``<name>.json``. Modules of one name have folders of their sources in front.
+        A name that ends in ``.json``, ``.json.gz`` or ``.json.zst`` is the file of the one module; anything else is a
+        folder, in which each module becomes ``<name>.json``. Modules of one name have folders of their sources in front.
     indent : int, optional
         Spaces per level; by default documents are compact.
 

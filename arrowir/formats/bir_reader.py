@@ -1,7 +1,7 @@
 """One parsed BIR document to rows: the reference reader, plain Python over parsed JSON.
 
-Rows are numbered within the module; `Rows.tables` puts those of many modules together. The order of rows is that of every batch: function
-after function, then queue after queue; blocks breadth first; the children of a row in one run.
+Rows are numbered within the module; `assemble` puts those of many modules together. Their order is that of every batch:
+function after function, then queue after queue; blocks breadth first; the children of a row in one run.
 """
 
 from dataclasses import dataclass, field
@@ -10,27 +10,13 @@ from typing import Any
 from arrowir import layouts, schema
 from arrowir import vocabulary as vocab
 from arrowir.formats import shapes
+from arrowir.formats.bir_storage import read_allocations
 from arrowir.formats.calls import Calls
 from arrowir.formats.findings import Findings
-from arrowir.formats.members import (
-    MAX_INT,
-    PLACEHOLDER,
-    Json,
-    Members,
-    Reference,
-    Row,
-    Shape,
-    Text,
-    Wrong,
-    check_name,
-    content_of,
-    expect,
-    expect_int,
-    kind_of,
-    slots_of,
-)
-from arrowir.formats.json_text import Number
+from arrowir.formats.kept_text import Reference, Text
+from arrowir.formats.members import Members, Row, Shape, nulls_of, slots_of
 from arrowir.formats.resolve import Axes, BlockList, Instructions, Storage, find_axis
+from arrowir.formats.values import Json, Wrong, check_name, content_of, expect, items_of, kind_of
 from arrowir.schema import NULL_INT
 from arrowir.store import Pools
 
@@ -41,10 +27,7 @@ _MAX_SEEN = 100_000
 
 TABLE_CODE = {name: code for code, name in enumerate(schema.STRUCTURAL["table"])}
 _OWNER = {name: code for code, name in enumerate(schema.STRUCTURAL["block_owner"])}
-_NULLS = {
-    table: [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in slots_of(table)]
-    for table in schema.STORED
-}
+_NULLS = {table: nulls_of(table) for table in schema.STORED}
 _STRUCTURED = frozenset({"Loop", "DynamicForLoop", "DoWhile", "DMABlock"})
 _BRANCHES = frozenset({"UnconditionalBranch", "CompareAndBranch"})
 _AXES = {"LoopAxis": "Loop", "DynamicForLoopAxis": "DynamicForLoop"}
@@ -65,12 +48,12 @@ def _slots(table: str, *names: str) -> tuple[int, ...]:
 
 
 _KIND, _DTYPE, _LOCATION, _SET, _REGISTER, _NAME, _SET_NAME, _REGISTER_NAME, _OFFSET, _PATTERN = _slots(
-    "operands", "kind", "dtype", "location_id", "set_id", "register_id", "name", "set_name", "register_name", "offset", "pattern_id"
+    "operands",
+    *("kind", "dtype", "location_id", "set_id", "register_id", "name", "set_name", "register_name"),
+    *("offset", "pattern_id"),
 )  # fmt: skip
 _SYNC_LAYOUT, _SYNC_EXTRA = _slots("instructions", "sync_layout", "sync_extra")
-_NKI_LAYOUT, _NKI_EXTRA, _VERSION, _ARCH = _slots("modules", "nki_layout", "nki_extra", "version", "arch")
-_PARTITIONS, _BYTES = _slots("locations", "partitions", "bytes")
-(_SET_KIND,) = _slots("sets", "kind")
+_SOURCE, _STAGE, _NKI_LAYOUT, _NKI_EXTRA = _slots("modules", "source", "stage", "nki_layout", "nki_extra")
 (_ON_INSTRUCTION, _ON_NAME) = _slots("dependencies", "on_instruction_id", "name")
 (_FROM_INSTRUCTION, _FROM_NAME) = _slots("semaphores", "from_instruction_id", "name")
 (_TARGET_ID, _TARGET_NAME) = _slots("references", "target_id", "name")
@@ -121,13 +104,14 @@ class BirReader:
         self.findings = Findings()
         self.functions: list[Unit] = []
         self.calls = Calls(self)
-        self._set_of: list[int] = []
+        self.set_of: list[int] = []
         self._rests: dict[bytes | str, tuple[int, int, tuple[Reference, ...]]] = {}
         self._block_of: list[int] = []
         self._names: dict[str, list[int]] = {}
         self._counts = dict.fromkeys(schema.STORED, 0)
-        # Names of instructions, to be resolved when all of a unit are there: (rows, place of id and name, row, name, warn).
-        self._pending: list[tuple[list[int], int, int, int, str, tuple[str, str] | None]] = []
+        self._pending: list[tuple[list[int], int, int, int, str, bool]] = []
+        """Names of instructions, to be resolved when all of a unit are there: rows, places of id and name in them, the
+        instruction, the name, whether to warn of a name that means none."""
 
     # -- rows ----
 
@@ -144,11 +128,11 @@ class BirReader:
 
     def named(self, table: str, obj: Json) -> str:
         """Keep the name of an object as the text of its row; absent and null are empty."""
-        name = obj.get("name")
-        if name.__class__ is not str:
-            if name is not None:
-                raise Wrong("name", f"expected a string, found {kind_of(name)}")
+        name: Any = obj.get("name")
+        if name is None:
             name = ""
+        elif name.__class__ is not str:
+            raise Wrong("name", f"expected a string, found {kind_of(name)}")
         elif self.members.surrogates:
             check_name(name, "name")
         self.texts[table].append(name)
@@ -176,12 +160,12 @@ class BirReader:
             self.members.marks["nki_functions"] = layouts.LIST
         row, _ = self.members.fill(shapes.MODULE, _NULLS["modules"], document)
         if isinstance(nki, dict):
-            row[_NKI_LAYOUT], row[_NKI_EXTRA] = self._inside("nki_functions", self._nki, nki)
+            row[_NKI_LAYOUT], row[_NKI_EXTRA] = self.inside("nki_functions", self._nki, nki)
         kernels, kernel_path = (
             (nki.get("functions"), "nki_functions.functions") if isinstance(nki, dict) else (nki, "nki_functions")
         )
-        row[0] = -1 if source is None else self.pools.names.intern(source)
-        row[1] = -1 if stage is None else self.pools.names.intern(stage)
+        row[_SOURCE] = -1 if source is None else self.pools.names.intern(source)
+        row[_STAGE] = -1 if stage is None else self.pools.names.intern(stage)
         self.texts["modules"].append(name)
         self.append("modules", row)
         objects = [
@@ -189,13 +173,14 @@ class BirReader:
             *self._listed(kernels, kernel_path, 1),
         ]
         for obj, path, apart in objects:
-            self._inside(path, self._function, obj, apart)
+            self.inside(path, self._function, obj, apart)
         for unit, (obj, path, _) in zip(self.functions, objects, strict=True):
             self._blocks(unit, obj.get("blocks"), f"{path}.blocks")
         self._queues(document.get("queues"))
         self.calls.finish()
 
-    def _inside(self, path: str, read: Any, *args: Any) -> Any:
+    def inside(self, path: str, read: Any, *args: Any) -> Any:
+        """Call a reader; an error in it is seen from here."""
         try:
             return read(*args)
         except Wrong as error:
@@ -216,100 +201,14 @@ class BirReader:
         function = self.append("functions", row)
         storage = Storage()
         self.functions.append(Unit(function, -1, storage, Instructions({}, self._block_of.__getitem__)))
-        first = self.count("locations")
-        placed: list[tuple[Json, str, tuple[Reference, ...]]] = []
-        for place, entry in enumerate(_items(obj, "allocations")):
-            path = f"allocations[{place}]"
-            self._inside(path, self._storage, entry, function, place, storage, path, placed)
-        storage.finish(self._set_of.__getitem__)
-        for location, (obj, path, references) in enumerate(placed, first):
-            self._inside(path, self._aliases, obj, location, function, storage)
-            for reference in references:
-                found = storage.rows_of.get(reference.name, [-1])[0]
-                self._refer("locations", location, reference, found, function)
-
-    # -- storage ----
-
-    def _storage(self, entry: Any, function: int, ordinal: int, storage: Storage, path: str, placed: Any) -> None:
-        skind = entry.get("Skind") if isinstance(entry, dict) else None
-        if skind is not None and skind.__class__ is not str:
-            raise Wrong("Skind", f"expected a string, found {kind_of(skind)}")
-        is_set = skind == "memory_location_set" or (
-            skind is None and isinstance(entry, dict) and "memorylocations" in entry
-        )
-        if not is_set:
-            row, _ = self.members.fill(shapes.REGISTER, _NULLS["registers"], entry)
-            name = self.named("registers", entry)
-            row[0], row[1] = function, ordinal
-            storage.add_register(name, self.append("registers", row))
-            return
-        row, _ = self.members.fill(shapes.SET, _NULLS["sets"], entry)
-        name = self.named("sets", entry)
-        row[0], row[1] = function, ordinal
-        own = self.append("sets", row)
-        storage.sets.append((name, own, row[_SET_KIND]))
-        inner = _items(entry, "memorylocations")
-        if inner and entry.get("dtype") is None:
-            raise Wrong("", "a memory location set with locations must have the member `dtype`")
-        for place, obj in enumerate(inner):
-            at = f"memorylocations[{place}]"
-            references = self._inside(at, self._location, obj, own, row[_SET_KIND], storage)
-            placed.append((obj, f"{path}.{at}", references))
-
-    def _location(self, obj: Any, owner: int, kind: int, storage: Storage) -> tuple[Reference, ...]:
-        dims = obj.get("dims") if isinstance(obj, dict) else None
-        sizes = [] if dims is None else [expect_int(n, f"dims[{i}]") for i, n in enumerate(expect(dims, list, "dims"))]
-        partitions, size = _extent(sizes)
-        if dims is not None and (len(sizes) != 2 or NULL_INT in sizes):
-            self.members.marks["dims"] = layouts.RAW
-        row, references = self.members.fill(shapes.LOCATION, _NULLS["locations"], obj)
-        name = self.named("locations", obj)
-        row[0], row[_PARTITIONS], row[_BYTES] = owner, partitions, size
-        storage.locations.append((name, self.append("locations", row), kind))
-        self._set_of.append(owner)
-        return references
-
-    def _aliases(self, obj: Json, location: int, function: int, storage: Storage) -> None:
-        for place, entry in enumerate(_items(obj, "alias")):
-            self._inside(f"alias[{place}]", self._alias, entry, location, function, storage)
-
-    def _alias(self, entry: Any, location: int, function: int, storage: Storage) -> None:
-        form = "expected [location, kind] or [set, location, kind]"
-        if not isinstance(entry, list) or len(entry) not in (2, 3):
-            raise Wrong(
-                "", f"{form}, found {kind_of(entry)}{f' of {len(entry)} items' if isinstance(entry, list) else ''}"
-            )
-        *names, kind = entry
-        for place, name in enumerate(names):
-            expect(name, str, f"[{place}]")
-        candidates = storage.rows_of.get(names[-1], [])
-        target, own, set_name = -1, -1, -1
-        if len(names) == 2:
-            inside = [row for row in candidates if self.texts["sets"][self._set_of[row]] == names[0]]
-            candidates = inside or candidates
-            own = self._set_of[inside[0]] if inside else next((r for n, r, _ in storage.sets if n == names[0]), -1)
-            if own < 0:
-                set_name = self.members.name_id(names[0], "[0]")
-                self.findings.add_unresolved(function, "set", names[0], ("locations", location))
-        if candidates:
-            target = candidates[0]
-            if len(candidates) > 1:
-                self.findings.add_ambiguous(function, "location", names[-1], target)
-        else:
-            self.findings.add_unresolved(function, "location", names[-1], ("locations", location))
-        name = -1 if target >= 0 else self.members.name_id(names[-1], f"[{len(names) - 1}]")
-        text = Text()
-        text.parts.append("[" + f"{PLACEHOLDER}," * len(names))
-        text.add(kind, f"[{len(names)}]")
-        extra = self.pools.extras.intern("".join([*text.parts, "]"]))
-        self.append("aliases", (location, target, own, name, set_name, _alias_kind(kind, f"[{len(names)}]"), extra))
+        read_allocations(self, function, storage, items_of(obj, "allocations"))
 
     # -- blocks ----
 
     def _queues(self, value: Any) -> None:
         for obj, path, _ in self._listed(value, "queues", 0):
-            row, _ = self._inside(path, self.members.fill, shapes.QUEUE, _NULLS["queues"], obj)
-            self._inside(path, self.named, "queues", obj)
+            row, _ = self.inside(path, self.members.fill, shapes.QUEUE, _NULLS["queues"], obj)
+            self.inside(path, self.named, "queues", obj)
             row[0] = 0
             queue = self.append("queues", row)
             names = self.texts["functions"]
@@ -358,7 +257,7 @@ class BirReader:
             work.append(_Open(obj, number, siblings, place, axes, depth))
 
     def _instruction(self, obj: Any, unit: Unit, block: _Open, place: int, work: list[_Open]) -> None:
-        opcode = obj.get("opcode") if obj.__class__ is dict else None
+        opcode: Any = obj.get("opcode") if obj.__class__ is dict else None
         shape = shapes.KERNEL_CALL if opcode == "NKIKernel" else shapes.CALL if opcode == "Call" else shapes.INSTRUCTION
         plan = self.members.plan(shape, obj)
         children = plan.children
@@ -386,7 +285,7 @@ class BirReader:
         axes = block.axes
         if more:
             if "sync_info" in children and obj["sync_info"] is not None:
-                row[_SYNC_LAYOUT], row[_SYNC_EXTRA] = self._inside(
+                row[_SYNC_LAYOUT], row[_SYNC_EXTRA] = self.inside(
                     "sync_info", self._sync_info, obj["sync_info"], number
                 )
             self._edges(obj, children, number, unit, block.axes)
@@ -395,7 +294,7 @@ class BirReader:
                 self.calls.add(obj, opcode, number, unit)
             for key in _AXES:
                 if key in children and isinstance(obj[key], dict):
-                    axes = self._inside(key, self._axis, obj[key], number, unit, block.axes, axes)
+                    axes = self.inside(key, self._axis, obj[key], number, unit, block.axes, axes)
         self.append("instructions", row)
         if nested:
             if block.depth == MAX_NESTED_BLOCKS:
@@ -476,8 +375,8 @@ class BirReader:
         name = obj.get("memsetref")
         if name is not None:
             expect(name, str, "memsetref")
-            if location >= 0 and self.texts["sets"][self._set_of[location]] == name:
-                row[_SET] = self._set_of[location]
+            if location >= 0 and self.texts["sets"][self.set_of[location]] == name:
+                row[_SET] = self.set_of[location]
             elif (found := side.sets.get(name, -1)) >= 0:
                 row[_SET] = found
                 if name in storage.repeated_sets:
@@ -532,13 +431,11 @@ class BirReader:
                 self.findings.add_unresolved(unit.function, "function", reference.name, place)
         rows = self.references[table]
         at = len(rows)
-        self._refer(table, row, reference, found, -1)
+        self.refer(table, row, reference, found, -1)
         if reference.table == "instructions":
-            self._pending.append(
-                (rows, at + _TARGET_ID, at + _TARGET_NAME, instruction, reference.name, ("instruction", reference.path))
-            )
+            self._pending.append((rows, at + _TARGET_ID, at + _TARGET_NAME, instruction, reference.name, True))
 
-    def _refer(self, table: str, row: int, reference: Reference, found: int, function: int) -> None:
+    def refer(self, table: str, row: int, reference: Reference, found: int, function: int) -> None:
         """Add a row to `references`; a function says that a location was looked for there."""
         if function >= 0:
             if found < 0:
@@ -565,9 +462,7 @@ class BirReader:
                     check_name(name, f"{key}[{place}]")
                 at = len(rows)
                 number = self.append("dependencies", (instruction, relation, -1, edge, -1, extra))
-                self._pending.append(
-                    (rows, at + _ON_INSTRUCTION, at + _ON_NAME, instruction, name, ("instruction", key))
-                )
+                self._pending.append((rows, at + _ON_INSTRUCTION, at + _ON_NAME, instruction, name, True))
                 for reference in references:
                     self._refer_from("dependencies", number, reference, unit, axes, instruction)
 
@@ -619,8 +514,8 @@ class BirReader:
     def _sync_info(self, value: Any, instruction: int) -> Row:
         inner, _ = self.members.fill(shapes.SYNC_INFO, _EMPTY, value)
         for key, side, shape in _SIDES:
-            for place, entry in enumerate(_items(value, key)):
-                self._inside(f"{key}[{place}]", self._semaphore, entry, side, shape, instruction)
+            for place, entry in enumerate(items_of(value, key)):
+                self.inside(f"{key}[{place}]", self._semaphore, entry, side, shape, instruction)
         return inner
 
     def _semaphore(self, obj: Any, side: int, shape: Shape, instruction: int) -> None:
@@ -634,7 +529,7 @@ class BirReader:
         self.append("semaphores", row)
         if isinstance(producer, str):
             check_name(producer, "from")
-            self._pending.append((rows, at + _FROM_INSTRUCTION, at + _FROM_NAME, instruction, producer, None))
+            self._pending.append((rows, at + _FROM_INSTRUCTION, at + _FROM_NAME, instruction, producer, False))
 
     # -- names of instructions ----
 
@@ -648,8 +543,8 @@ class BirReader:
             rows[at] = found
             if found < 0:
                 rows[name_at] = self.members.name_id(name, "from")
-                if warn is not None:
-                    self.findings.add_unresolved(unit.function, warn[0], name, ("instructions", instruction))
+                if warn:
+                    self.findings.add_unresolved(unit.function, "instruction", name, ("instructions", instruction))
             elif rows[name_at] >= 0:
                 rows[name_at] = -1
         self._pending.clear()
@@ -673,12 +568,6 @@ class BirReader:
         return rank
 
 
-def _items(obj: Json, key: str) -> list[Any]:
-    """Return the list under a key; absent and null are empty."""
-    value = obj.get(key)
-    return [] if value is None else expect(value, list, key)
-
-
 def _are_blocks(value: Any, opcode: Any) -> bool:
     """Tell whether the `blocks` of an instruction are blocks; of a loop they have to be."""
     if isinstance(value, list) and all(isinstance(b, dict) and isinstance(b.get("instructions"), list) for b in value):
@@ -691,25 +580,3 @@ def _are_blocks(value: Any, opcode: Any) -> bool:
             raise Wrong(f"blocks[{place}]", "a block must have the member `instructions`")
         expect(block["instructions"], list, f"blocks[{place}].instructions")
     return True
-
-
-def _extent(sizes: list[int]) -> tuple[int, int]:
-    """Return partitions and bytes per partition of some dims."""
-    if len(sizes) < 2:
-        return (1, sizes[0]) if sizes else (NULL_INT, NULL_INT)
-    size = 1
-    for number in sizes[1:]:
-        size *= number
-    if abs(size) > MAX_INT and size != NULL_INT:
-        raise Wrong("dims", f"the product {size} of the sizes does not fit 64 bits")
-    return sizes[0], size
-
-
-def _alias_kind(kind: Any, path: str) -> int:
-    """Read the kind of an alias: an integer; booleans and floats count as one."""
-    if isinstance(kind, Number) or kind.__class__ is float:
-        try:
-            kind = int(float(kind.text if isinstance(kind, Number) else kind))
-        except (ValueError, OverflowError):
-            raise Wrong(path, "expected an integer, found a number that is none") from None
-    return expect_int(int(kind) if isinstance(kind, bool) else kind, path)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arrowir import vocabulary as vocab
-from arrowir.formats.members import Json, Wrong, check_name, expect, kind_of
+from arrowir.formats.values import Json, Wrong, check_name, expect, kind_of
 
 if TYPE_CHECKING:
     from arrowir.formats.bir_reader import BirReader, Unit

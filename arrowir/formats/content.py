@@ -12,7 +12,7 @@ _SPACE = b" \t\r\n"
 
 # What other files start with, and what to do about it.
 _FOREIGN: tuple[tuple[bytes, str], ...] = (
-    (COLZ, "a compressed columnar `COLZ` container, whose form is not public; have it written as JSON with `NKI_USE_COLZ=0`"),
+    (COLZ, "a columnar `COLZ` container, whose form is not public; write the module as JSON with `NKI_USE_COLZ=0`"),
     (b"PAR1", "a Parquet file; read the data set's folder instead"),
     (b"ARROW1", "an Arrow file, not JSON"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),

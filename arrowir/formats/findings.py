@@ -1,6 +1,7 @@
 """What a reader notices: names that mean nothing or too much, values never seen, members that stand twice."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from arrowir import diagnostics, vocabulary
 from arrowir.diagnostics import Diagnostic
@@ -50,7 +51,7 @@ class About:
 
     def make(self, code: str, message: str, function: int = -1, *place: tuple[str, int]) -> Diagnostic:
         """Make a diagnostic about a function and, if one is given, a row."""
-        about: dict[str, object] = {}
+        about: dict[str, Any] = {}
         for table, row in (*([("functions", function)] if function >= 0 else []), *place):
             thing = table.removesuffix("s")
             about[thing] = self.names[table][row]

@@ -1,8 +1,9 @@
-"""Tables to BIR JSON text: each row's members in the order of its layout, values out of columns, child rows and kept text."""
+"""Tables to BIR JSON text: the members of each row in the order of its layout, each value from where the layout says."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,8 +25,8 @@ Texts = list[str]
 class Template:
     """Text of the objects of one layout and one extra: literals, each but the last with a slot behind it.
 
-    A slot is a member whose value stands in a column or in child rows (with its mark in front where that is not the plain one), or a
-    name in kept text.
+    A slot is a member whose value stands in a column or in child rows (with its mark in front where that is not the plain
+    one), or a name in kept text.
     """
 
     __slots__ = ("last", "pieces", "references")
@@ -60,7 +61,7 @@ class Template:
 
 
 Members = list[tuple[str, str, str, str]]
-"""What a layout says of each member: where its value is, its slot, its key as text with the colon, and the comma in front."""
+"""What a layout says of each member: where its value is, its slot, its key with the colon, and the comma in front."""
 
 
 def members_of(layout: str) -> Members:
@@ -185,8 +186,8 @@ class _Rows:
         plain = _needs_escape(data) is None
         if plain and data.isascii():
             text = data.decode()
-            return [f'"{text[a:b]}"' for a, b in zip(places[:-1], places[1:], strict=True)]
-        parts = [data[a:b].decode() for a, b in zip(places[:-1], places[1:], strict=True)]
+            return [f'"{text[a:b]}"' for a, b in pairwise(places)]
+        parts = [data[a:b].decode() for a, b in pairwise(places)]
         return [f'"{part}"' for part in parts] if plain else [quote(part) for part in parts]
 
     def put(self, slot: str, texts: Texts) -> None:
@@ -325,7 +326,7 @@ class _Module:
         locations.put("dims", [f"[{_integer(partitions)},{_integer(size)}]" for partitions, size in dims])
         locations.put("alias", self._aliases(locations))
         texts, bounds = locations.rows(), locations.bounds(sets, "set_id")
-        sets.put("memorylocations", [_list(texts[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+        sets.put("memorylocations", [_list(texts[a:b]) for a, b in pairwise(bounds)])
         entries: list[list[tuple[int, str]]] = [[] for _ in range(len(functions))]
         for rows in (sets, registers):
             for text, owner, ordinal in zip(rows.rows(), rows.cells("function_id"), rows.cells("ordinal"), strict=True):
@@ -342,7 +343,7 @@ class _Module:
             names = [target] if len(parts) == 2 else [owner, target]
             texts.append(parts[0] + "".join(name + part for name, part in zip(names, parts[1:], strict=True)))
         bounds = aliases.bounds(locations, "location_id")
-        return [_list(texts[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [_list(texts[a:b]) for a, b in pairwise(bounds)]
 
     # -- instructions ----
 
@@ -468,9 +469,9 @@ class _Module:
     def _axes(self) -> None:
         loops, instructions = self.tables["loops"], self.tables["instructions"]
         texts, bounds = loops.rows(), loops.bounds(instructions, "instruction_id")
-        first = [texts[a] if b > a else "{}" for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        first = [texts[a] if b > a else "{}" for a, b in pairwise(bounds)]
         # An instruction with both members has both rows, in this order.
-        last = [texts[b - 1] if b > a else "{}" for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        last = [texts[b - 1] if b > a else "{}" for a, b in pairwise(bounds)]
         instructions.put("LoopAxis", first)
         instructions.put("DynamicForLoopAxis", last)
 

@@ -1,59 +1,24 @@
 """JSON objects to rows: which member stands in which column, which stays text, what is wrong with a value.
 
-Objects repeat endlessly in their members, so all that follows from the members alone is worked out once for each distinct
-tuple of keys (a `Plan`), and what follows from the text members once for each distinct content.
+Objects repeat endlessly in their members, so all that follows from the members alone is worked out once for each
+distinct tuple of keys (a `Plan`), and what follows from the text members once for each distinct content.
 """
 
-import marshal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NoReturn
+from typing import Any
 
 from arrowir import layouts, schema, vocabulary
-from arrowir.diagnostics import FormatError
-from arrowir.formats.json_text import MAX_VALUE_DEPTH, Number, compact, member_path, quote, scalar, too_deep
+from arrowir.formats.json_text import Number, compact, quote
+from arrowir.formats.kept_text import Reference, Text, may_refer
+from arrowir.formats.values import MAX_INT, Json, Wrong, check_name, content_of, expect, expect_int, kind_of
 from arrowir.schema import NULL_INT
 from arrowir.store import Pool, Pools
 
-Json = dict[str, Any]
 Row = list[int]
 
-PLACEHOLDER = "\x01"
-MAX_INT = 2**63 - 1
 _MAX_CODES = 2**15 - 1
-
-
-class Wrong(Exception):  # noqa: N818
-    """A value that a member cannot have; `path` leads to it from the object at hand."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(message)
-        self.path, self.message = path, message
-
-    def inside(self, path: str) -> "Wrong":
-        """Return the same error as seen from further out."""
-        between = "." if path and self.path and not self.path.startswith("[") else ""
-        return Wrong(f"{path}{between}{self.path}", self.message)
-
-
-def kind_of(value: Any) -> str:
-    """Name the JSON type of a value, for messages."""
-    if isinstance(value, Number):
-        return "a number"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", int: "an integer", float: "a number"}
-    return names[type(value)]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A name in text: the table that it points into, the name, and where it stands in the row's text."""
-
-    table: str
-    name: str
-    path: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +27,9 @@ class Variant:
 
     layout: int
     raw: tuple[str, ...]
+    """Members that are kept as text."""
     pick: Callable[[Json], Any]
+    """Gets their values."""
     known: tuple[tuple[str, type], ...]
     """Types of raw members, where they are known."""
     refers: bool
@@ -76,11 +43,14 @@ class Plan:
 
     keys: tuple[str, ...]
     codes: tuple[tuple[str, int, "Codes"], ...]
+    """Members that are codes: key, place in the row, codes; likewise integers, and others with how they are read."""
     integers: tuple[tuple[str, int], ...]
     cells: tuple[tuple[str, int, Callable[[Any, str], int]], ...]
     missing: tuple[str, ...]
+    """Required members that are not there."""
     children: frozenset[str]
     base: Variant
+    """Where no value is null or text for once."""
     variants: dict[tuple[tuple[str, str], ...], Variant] = field(default_factory=dict[Any, Variant])
 
 
@@ -116,14 +86,6 @@ class Codes(dict[str, int]):
         return code
 
 
-def check_name(text: str, path: str = "") -> None:
-    """Refuse a name that UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise Wrong(path, f"the name {quote(text)} holds half a surrogate pair, which no name can have") from None
-
-
 @dataclass(frozen=True)
 class Shape:
     """How objects of one kind are read."""
@@ -143,12 +105,12 @@ class Shape:
     expressions: bool = False
     """Whether expressions in the text name registers and axes."""
     named: bool = False
+    """Whether `name` is the text of the row."""
 
-    def nulls(self, table: str | None) -> Row:
-        """Return a row without values."""
-        if table is None:
-            return [-1] * len(self.slots)
-        return [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in self.slots]
+
+def nulls_of(table: str) -> Row:
+    """Return a row of a table without values."""
+    return [schema.NULLS[schema.BY_NAME[table].column(name).kind] for name in slots_of(table)]
 
 
 def slots_of(table: str) -> tuple[str, ...]:
@@ -378,7 +340,7 @@ class Members:
         raw = variant.raw
         for key, kind in variant.known:
             expect(obj[key], kind, key)
-        if content.__class__ is bytes and not variant.refers and not (shape.expressions and _may_refer(content)):
+        if isinstance(content, bytes) and not variant.refers and not (shape.expressions and may_refer(content)):
             text = compact({key: obj[key] for key in raw})
             if text is not None:
                 return self.pools.extras.intern(text), ()
@@ -486,111 +448,3 @@ class Members:
                 pairs.append(f"[{expect_int(pair[0], f'{path}[0]')},{expect_int(pair[1], f'{path}[1]')}]")
             found = self._patterns[content] = self.pools.patterns.intern(f"[{','.join(pairs)}]")
         return found
-
-
-def content_of(value: Any, path: str) -> bytes | str:
-    """Return what two values share only if they are spelled alike: a key for what is made of them.
-
-    Bytes say that the value is all plain Python, a string that a `Number` is inside.
-    """
-    try:
-        return marshal.dumps(value, 2)  # from version 3 on equal values may give different bytes
-    except ValueError:
-        try:
-            return repr(value)
-        except RecursionError:
-            raise Wrong(path, too_deep().message) from None
-
-
-def _may_refer(content: bytes | str) -> bool:
-    """Tell whether a value may hold an expression with a name in it, by its content."""
-    assert isinstance(content, bytes)
-    return b"regref" in content or b"axis" in content or b"AxisLabel" in content
-
-
-class Text:
-    """Compact JSON text in the making, names in expressions replaced by placeholders."""
-
-    def __init__(self, *, expressions: bool = False) -> None:
-        self.parts: list[str] = []
-        self.references: list[Reference] = []
-        self.expressions = expressions
-
-    def refer(self, table: str, name: str, path: str) -> None:
-        """Add a placeholder for a name."""
-        self.parts.append(PLACEHOLDER)
-        self.references.append(Reference(table, name, path))
-
-    def add(self, value: Any, path: str, depth: int = 1, *, term: bool = False) -> None:
-        """Add a value; `term` says that it is a term of a version 1 expression."""
-        if depth > MAX_VALUE_DEPTH:
-            raise Wrong(path[:200], too_deep().message)
-        if isinstance(value, list):
-            self.parts.append("[")
-            for place, item in enumerate(value):
-                if place:
-                    self.parts.append(",")
-                self.add(item, f"{path}[{place}]", depth + 1, term=term)
-            self.parts.append("]")
-        elif isinstance(value, dict):
-            names = self._names(value, term=term)
-            older = "kind" not in value and "terms" in value and "c" in value
-            for place, (key, item) in enumerate(value.items()):
-                self.parts.append(f"{',' if place else '{'}{quote(key)}:")
-                inside = member_path(path, key)
-                if key == names[0] and isinstance(item, str):
-                    self.refer(names[1], item, inside)
-                else:
-                    self.add(item, inside, depth + 1, term=older and key == "terms")
-            self.parts.append("}" if value else "{}")
-        else:
-            self.parts.append(scalar(value))
-
-    def _names(self, value: Json, *, term: bool) -> tuple[str, str]:
-        """Return which member of an expression is a name, and of what."""
-        if not self.expressions:
-            return "", ""
-        if term:
-            return "AxisLabel", "loops"
-        match value.get("kind"):
-            case "IntRuntimeValueKind":
-                return "regref", "registers"
-            case "AffIVKind":
-                return "axis", "loops"
-            case _:
-                return "", ""
-
-
-def expect(value: Any, kind: type, path: str) -> Any:
-    """Return a value if it is of a type; an integer must also fit 64 bits."""
-    if kind is int:
-        return expect_int(value, path)
-    if value.__class__ is not kind:
-        wanted = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}[kind]
-        raise Wrong(path, f"expected {wanted}, found {kind_of(value)}")
-    return value
-
-
-def expect_int(value: Any, path: str) -> int:
-    """Return an integer of 64 bits, or say what is wrong (rule F3)."""
-    if isinstance(value, Number):
-        if value.text == "-0":
-            return 0
-        if value.text.lstrip("-").isdigit():
-            too_wide(value.text, path)
-    if value.__class__ is not int:
-        raise Wrong(path, f"expected an integer, found {kind_of(value)}")
-    if not -MAX_INT - 1 <= value <= MAX_INT:
-        too_wide(str(value), path)
-    return value
-
-
-def too_wide(digits: str, path: str) -> NoReturn:
-    """Refuse an integer."""
-    shown = digits if len(digits) <= 40 else f"{digits[:20]}... ({len(digits):,} characters)"
-    raise Wrong(path, f"the integer {shown} does not fit 64 bits")
-
-
-def as_format_error(error: Wrong, path: str | None) -> FormatError:
-    """Return the public form of an error."""
-    return FormatError(error.message, path=path, json_path=error.path or "$")

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from arrowir import arrow, diagnostics, schema
 from arrowir.diagnostics import Diagnostic, SchemaError
 from arrowir.formats.dataset import DIAGNOSTICS
+from arrowir.runs import sort_references
 from arrowir.store import Array, Pool, Strings, starts
 
 if TYPE_CHECKING:
@@ -105,10 +106,8 @@ class Source:
     """A batch that is being written: where the rows of each module are, and columns of any run of rows."""
 
     def __init__(self, ir: "IR") -> None:
-        from arrowir import edit
-
         if len(ir.tables["references"]):
-            ir = ir.replace(references=edit.sort_references(ir.tables["references"], ir))
+            ir = ir.replace(references=sort_references(ir.tables["references"], ir))
         self.ir = ir
         self.first: dict[str, Array] = {}
         """Per table the first row of each module, and the number of rows as last item."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arrowir import edit, layouts, schema
+from arrowir import layouts, runs, schema
 from arrowir.diagnostics import FIELDS, Diagnostic, FormatError, SchemaError
 from arrowir.formats import dataset
 from arrowir.formats import parquet_columns as columns
@@ -75,7 +75,7 @@ class Reader:
         if len(parts) == 1 or all(values is None for _, values in parts):
             return parts[0][1]
         if column.kind == "text":
-            return edit.join_text([v if isinstance(v, Strings) else edit.blank(rows) for rows, v in parts])
+            return runs.join_text([v if isinstance(v, Strings) else runs.blank(rows) for rows, v in parts])
         null, dtype = schema.NULLS[column.kind], schema.DTYPES[column.kind]
         arrays = [np.full(rows, null, dtype) if v is None else v for rows, v in parts]
         return np.concatenate([a for a in arrays if not isinstance(a, Strings)])

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from arrowir import diagnostics, edit, schema
+from arrowir import diagnostics, edit
 from arrowir.diagnostics import Diagnostic, FormatError, OptionError, SchemaError
 from arrowir.formats import bir_json
 from arrowir.formats.dataset import is_dataset
@@ -216,7 +216,7 @@ def gather(
         failures += [replace(f, place=f.place + modules) for f in failed]
         batches.append(batch)
         modules += len(batch)
-    return Gathered(_joined(batches), tuple(failures))
+    return Gathered(edit.concat(batches) if batches else IR({}, Pools()), tuple(failures))
 
 
 def _stretches(sources: Sequence[Source]) -> list[tuple[int, int]]:
@@ -265,27 +265,3 @@ def _read_dataset(source: Source, strict: bool, told: Iterator[Source]) -> tuple
 def shown(path: str) -> str:
     """Return a path as text: bytes of a name that are no UTF-8 are replaced."""
     return os.fsencode(path).decode(errors="replace")
-
-
-def _joined(batches: list[IR]) -> IR:
-    """Put batches behind each other; their messages count rows in the whole batch."""
-    if not batches:
-        return IR({}, Pools())
-    if len(batches) == 1:
-        return batches[0]
-    whole = edit.concat(batches)
-    before = dict.fromkeys(schema.STORED, 0)
-    messages: list[Diagnostic] = []
-    for batch in batches:
-        messages += [_moved(message, before) for message in batch.messages]
-        before = {name: count + batch.count(name) for name, count in before.items()}
-    return IR(whole.tables, whole.pools, diagnostics=messages, history=whole.history)
-
-
-def _moved(message: Diagnostic, before: dict[str, int]) -> Diagnostic:
-    moved: dict[str, int] = {}
-    for thing in ("module", "function", "block", "instruction", "set", "location"):
-        number = getattr(message, f"{thing}_id")
-        if number is not None:
-            moved[f"{thing}_id"] = number + before[f"{thing}s"]
-    return replace(message, **moved)  # type: ignore[arg-type]

@@ -37,8 +37,8 @@ _SCOPED = ("locations", "sets", "registers", "instructions", "blocks", "function
 def rebinding_names(ir: IR, module_ids: Iterable[int] | None = None) -> list[Diagnostic]:
     """Find names in the files that would be written which, read back, mean another row than they do now.
 
-    That can be only where names repeat, or where one did not resolve; modules of other kinds cost one pass over the names. The
-    others are written and read back in memory.
+    That can be only where names repeat, or where one did not resolve; modules of other kinds cost one pass over the names.
+    The others are written and read back in memory.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _main_functions(ir: IR) -> Array:
 
 
 def _hashes(ir: IR, table: str) -> Array:
-    """Return a number per name, equal for equal names. Two names may share one by chance: then a module is looked at in vain."""
+    """Return a number per name, equal for equal names; two that share one by chance cost a look in vain."""
     if table == "loops":
         return ir.tables["loops"]["axis"].astype(np.uint64)
     return hash_strings(ir.tables[table].text())
@@ -181,8 +181,8 @@ def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:
     return [
         about.make(
             "rebinding_name",
-            f"`{name}`, written {'once' if count == 1 else f'{count:,} times'} for one {kind}, means another when the file is read"
-            " back, because the name repeats",
+            f"`{name}`, written {'once' if count == 1 else f'{count:,} times'} for one {kind}, means another when the"
+            " file is read back, because the name repeats",
             function,
         )
         for (function, kind, name), count in counts.items()

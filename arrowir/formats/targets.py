@@ -24,7 +24,7 @@ def is_file_name(path: str | os.PathLike[str]) -> bool:
 
 
 def stems(names: Sequence[str], sources: Sequence[str | None]) -> list[str]:
-    """Return file stems for modules: their names, and in front as many folders of their sources as make equal names differ.
+    """Return file stems for modules: their names, behind as many folders of their sources as make equal names differ.
 
     Parameters
     ----------

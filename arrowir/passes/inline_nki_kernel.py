@@ -22,17 +22,18 @@ from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
 from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic
-from arrowir.edit import Edit, Runs, blank, concat_tables, expand, join_text
+from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.names import fresh_names, picked, prefixed_scopes, put, repeated_scopes, suffixed
-from arrowir.passes import call_edges
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
-from arrowir.passes.binding import Binding, bind, is_parameter
-from arrowir.passes.call_edges import LAST, CallEdges, Dependencies, Places
-from arrowir.passes.failures import FirstErrors
-from arrowir.passes.kernel_bodies import Bodies, canonicalise, ends_in_return, outputs_not_written
-from arrowir.passes.kernel_calls import MEMORY, SIZE, Sites, about, choose, find_cycles, find_sites, removable
+from arrowir.passes.inlining import call_edges
+from arrowir.passes.inlining.binding import Binding, bind, is_parameter
+from arrowir.passes.inlining.call_edges import LAST, CallEdges, Dependencies, Places
+from arrowir.passes.inlining.failures import FirstErrors
+from arrowir.passes.inlining.kernel_bodies import Bodies, canonicalise, ends_in_return, outputs_not_written
+from arrowir.passes.inlining.kernel_calls import MEMORY, SIZE, Sites, about, choose, find_cycles, find_sites, removable
 from arrowir.passes.unroll import predicted_rows
+from arrowir.runs import Runs, blank, concat_tables, expand, join_text
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table, starts
 
@@ -125,7 +126,8 @@ class InlineNkiKernel(Pass):
         body = np.searchsorted(bodies.callee, sites.callee[kept])
         call_edges.find_ends(bodies, Dependencies(ir, bodies.added_table("dependencies")))
         chosen = sites.pick(kept)
-        return Plan(outcome, messages, Inlining(chosen, _of_sites(binding, kept), removable(ir, chosen), bodies, body))
+        removed = removable(ir, chosen, bodies.calls(ir))
+        return Plan(outcome, messages, Inlining(chosen, _of_sites(binding, kept), removed, bodies, body))
 
     def _check_size(self, ir: IR, sites: Sites, removed: Array, errors: FirstErrors) -> None:
         """Fail modules that would become too large, before anything is built (rule O6)."""
@@ -340,10 +342,13 @@ def _look_into(edit: Edit, todo: Inlining) -> None:
     number = np.arange(1, len(sites) + 1)
     for table in ("sets", "locations", "registers"):
         function = ir.array(table, "function_id")
-        first = np.searchsorted(function, sites.callee)
-        rows = np.searchsorted(function, sites.callee + 1) - first
-        edit.look_into(table, np.append(0, first), np.append(0, rows))
-    edit.look_into("functions", np.append(0, sites.callee), np.append(0, np.ones_like(number)))
+        first = np.searchsorted(function, todo.bodies.callee)
+        rows = np.searchsorted(function, todo.bodies.callee + 1) - first
+        first, rows = todo.bodies.span(ir, table, first, rows)
+        edit.look_into(table, np.append(0, first[todo.body]), np.append(0, rows[todo.body]))
+    callee = todo.bodies.callee
+    first, rows = todo.bodies.span(ir, "functions", callee, np.ones_like(callee))
+    edit.look_into("functions", np.append(0, first[todo.body]), np.append(0, rows[todo.body]))
     block = todo.bodies.block[todo.body]
     edit.look_into("blocks", np.append(0, np.maximum(block, 0)), np.append(0, (block >= 0).astype(np.int64)))
     full = (todo.bodies.count + todo.bodies.returns)[todo.body]
@@ -498,7 +503,9 @@ def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
     """Let the set written beside a location be the location's set, in clones where it was not (rule R2)."""
     ir, bodies = edit.ir, todo.bodies
     location, named, lost = (bodies.column(ir, "operands", c) for c in ("location_id", "set_id", "set_name"))
-    differs = (location >= 0) & ((lost >= 0) | ((named >= 0) & (named != take(ir.tables["locations"]["set_id"], location))))
+    differs = (location >= 0) & (
+        (lost >= 0) | ((named >= 0) & (named != take(ir.tables["locations"]["set_id"], location)))
+    )
     if not differs.any():
         return out
     operands, runs = out.tables["operands"], edit.runs["operands"]

@@ -9,9 +9,10 @@ import polars as pl
 from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
 from arrowir.diagnostics import Diagnostic, OptionError
-from arrowir.edit import Edit, Runs
+from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
+from arrowir.runs import Runs
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table
 

@@ -10,14 +10,14 @@ from arrowir import layouts
 from arrowir import vocabulary as vocab
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
-from arrowir.passes import symbolic_text as symbolic
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
-from arrowir.passes.iterations import Iterations
-from arrowir.passes.loop_nests import STRUCTURED, Loops, of_each
-from arrowir.passes.unroll_faults import Fault, Faults
-from arrowir.passes.unrolled_edges import TooManyEdges, UnrolledEdges
-from arrowir.passes.unrolled_tables import UnrolledTables, without_need_unroll
-from arrowir.passes.unrolled_text import GENERIC, SYMBOLIC, UnrolledText
+from arrowir.passes.unrolling import symbolic
+from arrowir.passes.unrolling.edges import TooManyEdges, UnrolledEdges
+from arrowir.passes.unrolling.faults import Fault, Faults
+from arrowir.passes.unrolling.iterations import Iterations
+from arrowir.passes.unrolling.loops import STRUCTURED, Loops, of_each
+from arrowir.passes.unrolling.tables import UnrolledTables, without_need_unroll
+from arrowir.passes.unrolling.text import GENERIC, SYMBOLIC, UnrolledText
 from arrowir.store import Array
 
 
@@ -89,7 +89,9 @@ class Unroll(Pass):
         touched[functions["module_id"][wanted]] = True
         for m in np.flatnonzero(active & touched & (total > self.max_instructions).astype(bool)).tolist():
             if m not in failed:
-                message = f"{total[m]} instructions would result, more than the {self.max_instructions} of `max_instructions`"
+                message = (
+                    f"{total[m]} instructions would result, more than the {self.max_instructions} of `max_instructions`"
+                )
                 first = int(np.flatnonzero(functions["module_id"] == m)[0])
                 found[first] = diag.make("too_many_instructions", message, module_id=m)
         return found
@@ -143,7 +145,9 @@ def expand(ir: IR, functions: Array, shard_id: int = 0, *, max_instructions: int
     rows = loops.function_rows()
     for function in np.flatnonzero(wanted & (rows > max_instructions).astype(bool)).tolist():
         name = ir.tables["functions"].text()[function]
-        message = f"{rows[function]} instructions would come of `{name}`, more than the {max_instructions} that are allowed"
+        message = (
+            f"{rows[function]} instructions would come of `{name}`, more than the {max_instructions} that are allowed"
+        )
         about: dict[str, Any] = {"module_id": int(ir.tables["functions"]["module_id"][function]), "function": name}
         found.setdefault(function, diag.make("too_many_instructions", message, function_id=function, **about))
     while True:
@@ -202,7 +206,9 @@ def unroll_needs(ir: IR) -> tuple[Array, Array]:
     work, changes = np.zeros(rows, bool), np.zeros(rows, bool)
     opcode = loops.opcode
     changes |= np.isin(opcode, STRUCTURED)
-    changes |= symbolic.of_layouts(ir.pools, instructions["layout"], lambda t: layouts.source(t, "loopnest") is not None)
+    changes |= symbolic.of_layouts(
+        ir.pools, instructions["layout"], lambda t: layouts.source(t, "loopnest") is not None
+    )
     if instructions.has("extra"):
         kind = of_each(instructions["extra"], len(texts), lambda i: _instruction_needs(texts[i]))
         work |= kind > 0
@@ -226,7 +232,9 @@ def unroll_needs(ir: IR) -> tuple[Array, Array]:
         of_function = np.zeros(ir.count("functions"), bool)
         of_function[function[mask & looked_at]] = True
         found.append(of_function)
-    attributes = of_each(ir.tables["functions"]["attributes"], len(texts), lambda i: without_need_unroll(texts[i]) != texts[i])
+    attributes = of_each(
+        ir.tables["functions"]["attributes"], len(texts), lambda i: without_need_unroll(texts[i]) != texts[i]
+    )
     return found[0] | (attributes > 0), found[1] | (attributes > 0)
 
 

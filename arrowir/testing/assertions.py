@@ -46,9 +46,9 @@ _MEMBERS: dict[str, tuple[str, dict[int, str]]] = {
 def assert_valid(ir: IR) -> None:
     """Assert that a batch holds together: what every reader must make and every pass must leave.
 
-    Columns have the declared dtype and the length of their table; ids, codes and pool numbers are in range; rows are grouped by
-    their parent, in order; layouts and texts agree; placeholders and `references` agree; child rows stand under members that the
-    parent's layout has.
+    Columns have the declared dtype and the length of their table; ids, codes and pool numbers are in range; rows are
+    grouped by their parent, in order; layouts and texts agree; placeholders and `references` agree; child rows stand under
+    members that the parent's layout has.
 
     Parameters
     ----------

@@ -20,13 +20,13 @@ LEAST = 0.005
 
 def text(case: Case) -> str:
     """Run a case under the profiler, columns one after the other, and return the steps that took longest."""
-    from arrowir import edit
+    from arrowir import runs
 
-    threads, edit.THREADS = edit.THREADS, 1  # the profiler sees one thread alone
+    threads, runs.THREADS = runs.THREADS, 1  # the profiler sees one thread alone
     try:
         whole, calls = spent(case.run, case.fresh())
     finally:
-        edit.THREADS = threads
+        runs.THREADS = threads
     rows: list[tuple[str, str, str]] = [("step", "time", "share"), ("all", seconds(whole), f"{1:.0%}")]
     for caller in STEPS:
         mine = {

@@ -16,7 +16,7 @@ MAX_LINES = 600
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"schema", "vocabulary", "diagnostics"}),
     frozenset({"arrowir_kernels"}),
-    frozenset({"store", "layouts", "extras", "arrow", "derived", "attributes", "ir", "edit", "names", "expressions", "exact"}),
+    frozenset({"store", "layouts", "extras", "arrow", "derived", "attributes", "ir", "runs", "edit", "names", "expressions", "exact"}),
     frozenset({"formats", "passes", "library", "verify", "simulate", "analyse", "build", "listing", "sql"}),
     frozenset({"batch", "display"}),
     frozenset({"cli", "__main__"}),

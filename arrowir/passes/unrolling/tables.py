@@ -6,14 +6,14 @@ import numpy as np
 
 from arrowir import extras, layouts, schema
 from arrowir.derived import take
-from arrowir.edit import expand, join_text, lookup, parallel, sort_references
 from arrowir.ir import IR
 from arrowir.names import fresh_names, numbered, picked, prefixed_scopes, put
-from arrowir.passes import symbolic_text as symbolic
-from arrowir.passes.iterations import Iterations, Links
-from arrowir.passes.loop_values import TABLE_CODES
-from arrowir.passes.unrolled_edges import Edges, UnrolledEdges, cut_extra
-from arrowir.passes.unrolled_text import NewCells, UnrolledText
+from arrowir.passes.unrolling import symbolic
+from arrowir.passes.unrolling.edges import Edges, UnrolledEdges, cut_extra
+from arrowir.passes.unrolling.iterations import Iterations, Links
+from arrowir.passes.unrolling.text import NewCells, UnrolledText
+from arrowir.passes.unrolling.values import TABLE_CODES
+from arrowir.runs import expand, join_text, lookup, parallel, sort_references
 from arrowir.store import Array, Ids, Strings, Table
 
 RELATION_KEYS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
@@ -65,10 +65,14 @@ class UnrolledTables:
         source = iterations.source
         self.origin["instructions"] = source, np.arange(len(source))
         number = np.where(iterations.instance_depth > 0, iterations.flat, -1)[iterations.instance]
-        named = symbolic.of_layouts(self.ir.pools, old["layout"], lambda text: layouts.source(text, "name") == layouts.COLUMN)
+        named = symbolic.of_layouts(
+            self.ir.pools, old["layout"], lambda text: layouts.source(text, "name") == layouts.COLUMN
+        )
         number[~named[source]] = -1
         columns = {
-            "block_id": np.repeat(np.arange(int(iterations.kept.sum()), dtype=np.int32), iterations.sizes[iterations.kept]),
+            "block_id": np.repeat(
+                np.arange(int(iterations.kept.sum()), dtype=np.int32), iterations.sizes[iterations.kept]
+            ),
             "layout": self._layouts(old["layout"]),
         }
         made = self._taken(old, source, columns, self.text.instructions)

@@ -13,7 +13,7 @@ from arrowir import expressions, extras
 from arrowir import vocabulary as vocab
 from arrowir.derived import take
 from arrowir.ir import IR
-from arrowir.passes.unroll_faults import Fault, Faults
+from arrowir.passes.unrolling.faults import Fault, Faults
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
 

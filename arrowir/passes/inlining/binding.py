@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from arrowir import vocabulary
-from arrowir.edit import expand
 from arrowir.ir import IR
-from arrowir.passes.failures import FirstErrors
-from arrowir.passes.kernel_calls import ARGUMENTS, MEMORY, Sites, about
+from arrowir.passes.inlining.failures import FirstErrors
+from arrowir.passes.inlining.kernel_calls import ARGUMENTS, MEMORY, Sites, about
+from arrowir.runs import expand
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, starts
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from arrowir import expressions, extras
 from arrowir import vocabulary as vocab
-from arrowir.edit import expand
-from arrowir.passes.gap_edges import source_edges
-from arrowir.passes.iterations import Iterations, Links
-from arrowir.passes.loop_nests import of_each
-from arrowir.passes.loop_values import CHUNK, LoopValues, Subjects
-from arrowir.passes.unroll_faults import Fault, Faults, first_places
+from arrowir.passes.unrolling.faults import Fault, Faults, first_places
+from arrowir.passes.unrolling.gap_edges import source_edges
+from arrowir.passes.unrolling.iterations import Iterations, Links
+from arrowir.passes.unrolling.loops import of_each
+from arrowir.passes.unrolling.values import CHUNK, LoopValues, Subjects
+from arrowir.runs import expand
 from arrowir.store import Array
 
 MAX_EDGES = 100_000_000
@@ -358,7 +358,9 @@ class _Spread:
     level: Array
 
     def join(self, other: "_Spread") -> "_Spread":
-        return _Spread(*(np.concatenate((a, b)) for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return _Spread(
+            *(np.concatenate((a, b)) for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
 
 class _Ends:

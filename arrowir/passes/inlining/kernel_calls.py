@@ -9,7 +9,7 @@ from arrowir import diagnostics as diag
 from arrowir import extras, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
-from arrowir.passes.failures import FirstErrors
+from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.store import Array
 
 SKIPPED = (
@@ -203,11 +203,16 @@ def _walk(start: int, begin: Array, callees: Array, finished: Array) -> list[int
     return []
 
 
-def removable(ir: IR, sites: Sites) -> Array:
-    """Return a mask of the kernel functions that go: expanded, and named by no call that stays (rule N15)."""
+def removable(ir: IR, sites: Sites, cloned_calls: Array | None = None) -> Array:
+    """Return a mask of the kernel functions that go: expanded, and named by no call that stays (rule N15).
+
+    `cloned_calls` are the functions that calls in bodies name: their clones stay in the callers.
+    """
     goes = np.zeros(ir.count("functions"), bool)
     goes[sites.callee] = True
     goes &= ir.array("functions", "is_kernel") == 1
+    if cloned_calls is not None:
+        goes[cloned_calls] = False
     calls = ir.tables["calls"]
     stays = np.ones(ir.count("instructions"), bool)
     stays[sites.row] = False

@@ -10,18 +10,17 @@ import numpy as np
 from arrowir import expressions, extras, layouts
 from arrowir import vocabulary as vocab
 from arrowir.derived import take
-from arrowir.edit import expand
 from arrowir.expressions import Program, Template
-from arrowir.passes import symbolic_text as symbolic
-from arrowir.passes.iterations import Iterations
-from arrowir.passes.loop_nests import of_each
-from arrowir.passes.loop_values import TABLE_CODES, LoopValues, Subjects
-from arrowir.passes.unroll_faults import Fault, Faults, first_places
+from arrowir.passes.unrolling import symbolic
+from arrowir.passes.unrolling.faults import Fault, Faults, first_places
+from arrowir.passes.unrolling.iterations import Iterations
+from arrowir.passes.unrolling.loops import of_each
+from arrowir.passes.unrolling.values import TABLE_CODES, LoopValues, Subjects
+from arrowir.runs import expand
 from arrowir.store import Array, Table, starts
 
 SYMBOLIC = (vocab.OPERAND_SYMBOLIC_AP, vocab.OPERAND_SYMBOLIC_PWAP)
 GENERIC = (vocab.OP_GENERIC_INDIRECT_LOAD, vocab.OP_GENERIC_INDIRECT_SAVE)
-
 
 
 _ITEM_BYTES = np.array((*vocab.DTYPE_BYTES, 0), np.int64)
@@ -295,7 +294,9 @@ class UnrolledText:
             value = result.whole(program.results[0])
             outside = (result.fault == 0) & ((value < 0) | (value >= limit[subject[group]]))
             if outside.any():
-                self._out_of_bounds(owner[group][outside], subject[group][outside], value[outside], limit, rows, location)
+                self._out_of_bounds(
+                    owner[group][outside], subject[group][outside], value[outside], limit, rows, location
+                )
             offset[group] = value
         self.operands.cells.append(("offset", cells, offset))
         self.operands.column("offset")
@@ -312,7 +313,9 @@ class UnrolledText:
         self.operands.column("extra")[rows] = new_text[text[rows]]
         self._keep_slots("operands", rows, text, {i: symbolic.addresses(old)[2] for i, old in known.items()})
 
-    def _out_of_bounds(self, owner: Array, subject: Array, offset: Array, limit: Array, rows: Array, location: Array) -> None:
+    def _out_of_bounds(
+        self, owner: Array, subject: Array, offset: Array, limit: Array, rows: Array, location: Array
+    ) -> None:
         """Note the first operand of each function whose offset is not inside its location."""
         function = self.ir.array("instructions", "function_id")[self.iterations.source[owner]]
         for k in first_places(function, owner, subject).tolist():

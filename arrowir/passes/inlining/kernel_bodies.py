@@ -9,12 +9,13 @@ from arrowir import diagnostics as diag
 from arrowir import schema, vocabulary
 from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic
-from arrowir.edit import Runs, shifted
+from arrowir.edit import shifted
 from arrowir.ir import IR
-from arrowir.passes.binding import of_kind
-from arrowir.passes.failures import FirstErrors
-from arrowir.passes.kernel_calls import BODY, Sites
+from arrowir.passes.inlining.binding import of_kind
+from arrowir.passes.inlining.failures import FirstErrors
+from arrowir.passes.inlining.kernel_calls import BODY, Sites
 from arrowir.passes.unroll import expand, needs_unroll
+from arrowir.runs import Runs
 from arrowir.store import Array, Table
 
 _TABLES = (
@@ -74,6 +75,40 @@ class Bodies:
         """Return the name of an old or added row."""
         old = ir.tables[table]
         return old.text()[row] if row < len(old) else self.added_table(table).text()[row - len(old)]
+
+    def calls(self, ir: IR) -> Array:
+        """Return the functions that calls in the bodies name."""
+        callee = self.column(ir, "calls", "callee_id")
+        return np.unique(callee[(self.of_rows(self.column(ir, "calls", "instruction_id")) >= 0) & (callee >= 0)])
+
+    def span(self, ir: IR, table: str, first: Array, rows: Array) -> tuple[Array, Array]:
+        """Widen per body a range of rows of `table` to all that the body refers to.
+
+        A body refers to its own storage, save where an operand says `memref_owner_func` or a `Call` names a function.
+        """
+        codes = schema.STRUCTURAL["table"]
+        target, of = self.column(ir, "references", "target"), self.column(ir, "references", "table")
+        foreign = target == codes.index("functions")
+        found: list[tuple[Array, Array]] = []
+        if table == "functions":
+            found.append((self.column(ir, "calls", "instruction_id"), self.column(ir, "calls", "callee_id")))
+        if foreign.any():
+            instruction = self.column(ir, "operands", "instruction_id")
+            mine = foreign & (of == codes.index("operands"))
+            operand = self.column(ir, "references", "row")[mine]
+            if table == "functions":
+                found.append((instruction[operand], self.column(ir, "references", "target_id")[mine]))
+            else:
+                key = {"locations": "location_id", "sets": "set_id", "registers": "register_id"}[table]
+                found.append((instruction[operand], self.column(ir, "operands", key)[operand]))
+        last = first + rows
+        for at, key in found:
+            body = self.of_rows(at)
+            known = (body >= 0) & (key >= 0)
+            first, last = first.copy(), last.copy()
+            np.minimum.at(first, body[known], key[known])
+            np.maximum.at(last, body[known], key[known] + 1)
+        return first, last - first
 
     def of_rows(self, rows: Array) -> Array:
         """Return the body that each instruction row is in (a dropped Return included), or -1."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arrowir.edit import Edit, Runs, expand
+from arrowir.edit import Edit
 from arrowir.ir import IR
-from arrowir.passes import empty_bodies
-from arrowir.passes.kernel_bodies import Bodies
+from arrowir.passes.inlining import empty_bodies
+from arrowir.passes.inlining.kernel_bodies import Bodies
+from arrowir.runs import Runs, expand
 from arrowir.store import Array, Table, starts
 
 MANY = 8

@@ -6,7 +6,7 @@ from typing import Any
 
 from arrowir import expressions, extras, layouts
 from arrowir.expressions import Compiler, Program, Rest, Template, TextWriter
-from arrowir.passes.loop_nests import of_each
+from arrowir.passes.unrolling.loops import of_each
 from arrowir.store import Array, Pools
 
 NEED_UNROLL = '"need_unroll"'

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import extras, vocabulary
-from arrowir.edit import Edit, concat_tables
+from arrowir.edit import Edit
+from arrowir.runs import concat_tables
 from arrowir.store import Array, Table
 
 if TYPE_CHECKING:
-    from arrowir.passes.call_edges import Dependencies
+    from arrowir.passes.inlining.call_edges import Dependencies
 
 _RELATIONS = range(len(vocabulary.RELATIONS))
 
@@ -104,7 +105,7 @@ class _Made:
 
     def finish(self) -> None:
         """Add the new rows, and the references of their extras."""
-        from arrowir.passes.call_edges import LAST
+        from arrowir.passes.inlining.call_edges import LAST
 
         if not self.rows:
             return

@@ -8,7 +8,7 @@ import numpy as np
 from arrowir import schema
 from arrowir.derived import take
 from arrowir.expressions import Program, Run, run
-from arrowir.passes.iterations import Iterations
+from arrowir.passes.unrolling.iterations import Iterations
 from arrowir.store import Array
 
 TABLE_CODES = {name: code for code, name in enumerate(schema.STRUCTURAL["table"])}
@@ -110,7 +110,9 @@ class _Form:
         self.values, self.subjects, self.rows = values, subjects, rows
         self.program = subjects.programs[int(members[0])]
         self.constants = [self._constant(members, place) for place in range(len(self.program.constants))]
-        self.given = [(_common(numbers, rows), bad if bad is not None and bad[rows].any() else None) for numbers, bad in given]
+        self.given = [
+            (_common(numbers, rows), bad if bad is not None and bad[rows].any() else None) for numbers, bad in given
+        ]
         axes = {step[1] for step in self.program.steps if step[0] in ("axis", "named")}
         self.depths = {axis: _common(self._spread(self._depths(axis)), rows) for axis in axes}
 

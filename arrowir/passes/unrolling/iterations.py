@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from arrowir.derived import take
-from arrowir.edit import expand
-from arrowir.passes.loop_nests import Loops
+from arrowir.passes.unrolling.loops import Loops
+from arrowir.runs import expand
 from arrowir.store import Array, starts
 
 

@@ -1,0 +1,1 @@
+"""What `unroll` is made of: loops, iterations, expressions over them, edges, tables."""
