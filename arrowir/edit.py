@@ -36,6 +36,9 @@ from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_r
 _FILLED = {("semaphores", "name"), ("dependencies", "on_instruction_id")}
 """Columns that an edit may fill although they were absent everywhere."""
 
+_OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("call_arguments", "formal_register_id")}
+"""Keys of a call on the function that it names, which a clone of the call shares."""
+
 
 @dataclass
 class Window:
@@ -225,7 +228,8 @@ class Edit:
         if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
             shift_runs(first, second, runs.start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
-            map_runs(first, second, runs.start, runs.length, places[1][runs.copy], places[0], out)
+            copy = np.zeros_like(runs.copy) if (table, column.name) in _OF_CALLEES else runs.copy
+            map_runs(first, second, runs.start, runs.length, places[1][copy], places[0], out)
         else:
             copy_runs(first, second, runs.start, runs.length, out)
         if column.name == "call_chain_id" and self.chains is not None:

@@ -219,7 +219,8 @@ def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) 
         The batch.
     path : path
         A name that ends in ``.json``, ``.json.gz`` or ``.json.zst`` is the file of the one module; anything else is a
-        folder, in which each module becomes ``<name>.json``. Modules of one name have folders of their sources in front.
+        folder, in which each module becomes ``<name>.json``. Modules of one name get folders of their sources in
+        front.
     indent : int, optional
         Spaces per level; by default documents are compact.
 

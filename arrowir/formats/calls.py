@@ -36,7 +36,7 @@ class Calls:
         self._reader = reader
         self._calls: list[_Call] = []
 
-    def add(self, obj: Json, opcode: str, instruction: int, unit: "Unit") -> None:
+    def add(self, obj: Json, opcode: Any, instruction: int, unit: "Unit") -> None:
         """Keep the call that an instruction is."""
         key = _CALLEE[opcode]
         name = obj.get(key)

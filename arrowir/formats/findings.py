@@ -42,7 +42,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The module that diagnostics are about: its name, its id, where its rows begin in the batch, its names by table."""
+    """The module that diagnostics are about: name, id, where its rows begin in the batch, names of rows by table."""
 
     module: str
     module_id: int
@@ -71,12 +71,15 @@ def report(findings: Findings, about: About) -> list[Diagnostic]:
         only = use.places[:1] if len(use.places) == 1 else []
         rows.append(about.make("unresolved_name", message, function, *only))
     for (function, name), (kind, row) in findings.ambiguous.items():
-        names = about.names[kind + "s"]
-        message = f"more than one {kind} is named `{name}`; of an input or output kind where the reference is, or first in file order, is meant"
-        del names
-        rows.append(
-            about.make("ambiguous_name", message, function, *(() if kind == "register" else ((kind + "s", row),)))
-        )
+        if kind == "register":
+            message = f"more than one register is named `{name}`; the first is meant"
+            rows.append(about.make("ambiguous_name", message, function))
+        else:
+            message = (
+                f"more than one {kind} is named `{name}`; inputs mean the first of an input kind, outputs the first of"
+                " an output kind, and where there is none of that kind the first in the file"
+            )
+            rows.append(about.make("ambiguous_name", message, function, (f"{kind}s", row)))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Tables to BIR JSON text: the members of each row in the order of its layout, each value from where the layout says."""
+"""Tables to BIR JSON text: members in the order of the row's layout, each value from where the layout says."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +25,8 @@ Texts = list[str]
 class Template:
     """Text of the objects of one layout and one extra: literals, each but the last with a slot behind it.
 
-    A slot is a member whose value stands in a column or in child rows (with its mark in front where that is not the plain
-    one), or a name in kept text.
+    A slot is a member whose value stands in a column or in child rows (with its mark in front where that is not the
+    plain one), or a name in kept text.
     """
 
     __slots__ = ("last", "pieces", "references")

@@ -37,8 +37,8 @@ _SCOPED = ("locations", "sets", "registers", "instructions", "blocks", "function
 def rebinding_names(ir: IR, module_ids: Iterable[int] | None = None) -> list[Diagnostic]:
     """Find names in the files that would be written which, read back, mean another row than they do now.
 
-    That can be only where names repeat, or where one did not resolve; modules of other kinds cost one pass over the names.
-    The others are written and read back in memory.
+    That can be only where names repeat, or where one did not resolve; modules of other kinds cost one pass over the
+    names. The others are written and read back in memory.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ def assert_valid(ir: IR) -> None:
     """Assert that a batch holds together: what every reader must make and every pass must leave.
 
     Columns have the declared dtype and the length of their table; ids, codes and pool numbers are in range; rows are
-    grouped by their parent, in order; layouts and texts agree; placeholders and `references` agree; child rows stand under
-    members that the parent's layout has.
+    grouped by their parent, in order; layouts and texts agree; placeholders and `references` agree; child rows stand
+    under members that the parent's layout has.
 
     Parameters
     ----------
@@ -304,8 +304,7 @@ def _holds(ir: IR, table: str, column: str, total: int, rows: Array, layout: Arr
         return
     distinct, places = np.unique(layout, return_inverse=True)
     entries = [
-        dict((key, where) for where, key in layouts.entries(ir.pools.layouts[i])) if i >= 0 else {}
-        for i in distinct.tolist()
+        {key: where for where, key in layouts.entries(ir.pools.layouts[i])} if i >= 0 else {} for i in distinct.tolist()
     ]
     kept = np.array([any(e.get(m) in (layouts.COLUMN, layouts.PAIRS) for m in members) for e in entries])[places]
     wrong = np.zeros(total, bool)

@@ -84,14 +84,12 @@ class Bodies:
     def span(self, ir: IR, table: str, first: Array, rows: Array) -> tuple[Array, Array]:
         """Widen per body a range of rows of `table` to all that the body refers to.
 
-        A body refers to its own storage, save where an operand says `memref_owner_func` or a `Call` names a function.
+        A body refers to its own storage, save where an operand says `memref_owner_func`.
         """
         codes = schema.STRUCTURAL["table"]
         target, of = self.column(ir, "references", "target"), self.column(ir, "references", "table")
         foreign = target == codes.index("functions")
         found: list[tuple[Array, Array]] = []
-        if table == "functions":
-            found.append((self.column(ir, "calls", "instruction_id"), self.column(ir, "calls", "callee_id")))
         if foreign.any():
             instruction = self.column(ir, "operands", "instruction_id")
             mine = foreign & (of == codes.index("operands"))
