@@ -33,8 +33,19 @@ from arrowir.runs import (
 from arrowir.store import Array, Pool, Pools, Strings, Table, starts
 from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_runs
 
-_FILLED = {("semaphores", "name"), ("dependencies", "on_instruction_id")}
+_FILLED = {("dependencies", "on_instruction_id")}
 """Columns that an edit may fill although they were absent everywhere."""
+
+_NAMES = {
+    "operands": {"location_id": "name", "set_id": "set_name", "register_id": "register_name"},
+    "aliases": {"target_location_id": "name", "target_set_id": "set_name"},
+    "dependencies": {"on_instruction_id": "name"},
+    "branches": {"block_id": "name"},
+    "calls": {"callee_id": "name"},
+    "call_arguments": {"actual_location_id": "name", "actual_set_id": "name", "actual_register_id": "name"},
+    "semaphores": {"from_instruction_id": "name"},
+}
+"""Keys whose target may go, by table, with the column that then holds its name (rule R5)."""
 
 _OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("call_arguments", "formal_register_id")}
 """Keys of a call on the function that it names, which a clone of the call shares."""
@@ -195,13 +206,15 @@ class Edit:
         runs, old = self.runs.get(name), self.ir.tables[name]
         for column in old.schema.stored:
             self._places_of(column)  # kept, before threads start
+        made: dict[str, Array | Strings | None]
         if runs is None:
-            moved: dict[str, Array | Strings | None] = {}
+            made = {}
             for column in old.schema.stored:
                 places = self._places_of(column)
                 if places is not None and old.has(column.name):
-                    moved[column.name] = lookup(places[0], old[column.name])
-            return old.replace(**moved) if moved else old
+                    made[column.name] = lookup(places[0], old[column.name])
+            self._keep_names(name, Runs.whole(len(old)), made)
+            return old.replace(**made) if made else old
         numbers = [c for c in old.schema.stored if c.kind != "text" and self._fills(name, c)]
         outs = slab([(schema.DTYPES[c.kind], runs.total) for c in numbers])
         room = {c.name: out for c, out in zip(numbers, outs, strict=True)}
@@ -210,7 +223,34 @@ class Edit:
         work += [partial(self._text_column, name, c, runs) for c in texts]
         work += [partial(self._column, name, c, runs, room[c.name]) for c in numbers]
         made = dict(zip((c.name for c in (*texts, *numbers)), parallel(work, runs.total), strict=True))
+        self._keep_names(name, runs, made)
         return Table(name, {c.name: made.get(c.name) for c in old.schema.stored}, runs.total)
+
+    def _keep_names(self, table: str, runs: Runs, made: dict[str, Array | Strings | None]) -> None:
+        """Write the name of what is gone in place of its id: nothing that was written is lost."""
+        old, new = self.ir.tables[table], self.added[table]
+        for key, name in _NAMES.get(table, {}).items():
+            now = made.get(key)
+            target = old.schema.column(key).of
+            if now is None or isinstance(now, Strings) or target is None or not (now < 0).any():
+                continue
+            before = np.empty(runs.total, np.int32)
+            copy_runs(old[key], new[key], runs.start, runs.length, before)
+            lost = np.flatnonzero((before >= 0) & (now < 0))
+            if len(lost):
+                kept = made.get(name)
+                names = kept if isinstance(kept, np.ndarray) else np.empty(runs.total, np.int32)
+                if kept is None:
+                    copy_runs(old[name], new[name], runs.start, runs.length, names)
+                names[lost] = self._interned(target, before[lost])
+                made[name] = names
+
+    def _interned(self, table: str, rows: Array) -> Array:
+        """Return names of old or added rows, as ids in the pool of names."""
+        if table == "loops":
+            return np.concatenate([t["axis"] for t in (self.ir.tables[table], self.added[table])])[rows]
+        texts = join_text([t.text() for t in (self.ir.tables[table], self.added[table])])
+        return np.array([self.ir.pools.names.intern(name) for name in texts.take(rows)], np.int32)
 
     def _fills(self, table: str, column: schema.Column) -> bool:
         """Tell whether a column of numbers has anything in it."""
@@ -239,8 +279,6 @@ class Edit:
         if (table, column.name) in self.constants:
             value = np.full(len(runs.copy), self.constants[table, column.name], out.dtype)
             fill_runs(runs.length, runs.copy > 0, value, out)
-        if (table, column.name) == ("semaphores", "name"):
-            self._keep_lost_names(runs, out)
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values
@@ -253,20 +291,6 @@ class Edit:
         number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
         old, new = self.ir.tables[table], self.added[table]
         return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
-
-    def _keep_lost_names(self, runs: Runs, names: Array) -> None:
-        """Write the name of a producer that is gone in place of its id: `from` is informative, and keeps its text."""
-        old, new = self.ir.tables["semaphores"], self.added["semaphores"]
-        places = self.places("instructions")
-        if places is None:
-            return
-        key = np.empty(runs.total, np.int32)
-        copy_runs(old["from_instruction_id"], new["from_instruction_id"], runs.start, runs.length, key)
-        shift = runs.spread(places[1][runs.copy])
-        lost = np.flatnonzero((key >= 0) & (places[0][np.maximum(key, 0) + np.where(key < 0, 0, shift)] < 0))
-        if len(lost):
-            texts = join_text([t.text() for t in (self.ir.tables["instructions"], self.added["instructions"])])
-            names[lost] = [self.ir.pools.names.intern(texts[row]) for row in key[lost].tolist()]
 
     def _original_names(self, table: str, runs: Runs) -> Strings | None:
         """Give the rows of a clone the names they had in the kernel; the rows themselves keep theirs."""
@@ -312,15 +336,17 @@ class Edit:
             return Table.empty("references")
         pick, row, copies = np.concatenate(picked), np.concatenate(owner), np.concatenate(copy)
         columns: dict[str, Array | Strings | None] = {name: values[pick] for name, values in source.items()}
-        columns.setdefault("name", None)
-        columns["row"] = row.astype(np.int32)
+        names = source["name"][pick] if "name" in source else np.full(len(pick), -1, np.int32)
         target, kind = source["target_id"][pick].copy(), source["target"][pick]
         for code in np.unique(kind).tolist():
             found = self.places(codes[code])
             if found is not None:
-                which = (kind == code) & (target >= 0)
-                target[which] = found[0][target[which] + found[1][copies[which]]]
-        columns["target_id"] = target
+                which = np.flatnonzero((kind == code) & (target >= 0))
+                before = target[which]
+                target[which] = found[0][before + found[1][copies[which]]]
+                lost = target[which] < 0
+                names[which[lost]] = self._interned(codes[code], before[lost])
+        columns |= {"row": row.astype(np.int32), "target_id": target, "name": names if (names >= 0).any() else None}
         return sort_references(Table("references", columns, len(pick)), made)
 
 

@@ -1,4 +1,7 @@
-"""Arithmetic on columns of 64-bit integers that never wraps: bounds say where it cannot, Python's own integers do the rest."""
+"""Arithmetic on columns of 64-bit integers that never wraps.
+
+Bounds say where it cannot; where it might, Python's own integers do the work.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,9 +1,9 @@
 """Affine expressions in pooled text: what is constant in them is worked out, for many rows at once (rule U5).
 
-A text is looked at once. What it computes becomes a `Program`: steps in the order in which a careful reader would take them, each
-the result of earlier ones. The numbers in the text are no part of a program, so that texts of one form share one. Running a program
-takes arrays (one cell for each row and loop iteration), and says where which step failed. Integers are exact: what
-leaves 64 bits fails.
+A text is looked at once. What it computes becomes a `Program`: steps in the order in which a careful reader would take
+them, each on the results of earlier ones. The numbers in the text are no part of the steps, so that texts of one form
+share them. A program runs over arrays, with one cell for each row and loop iteration, and says where which step failed.
+Integers are exact: what leaves 64 bits fails.
 
 What is left when an expression needs a value of run time is a `Template`: text with holes for results of the program.
 """
@@ -71,7 +71,7 @@ def _decoder(first: int) -> json.JSONDecoder:
 
 
 def read(text: str, first: int = 0) -> Any:
-    """Parse pooled text; placeholders become `Slot`s, numbered from `first`, and unusual numbers stay as they are written."""
+    """Parse pooled text: placeholders become `Slot`s, numbered from `first`; unusual numbers stay as written."""
     parts = text.split(extras.PLACEHOLDER)
     filled = parts[0] + "".join(f"{_MARK}{k}{part}" for k, part in enumerate(parts[1:]))
     return _decoder(first).decode(filled)
@@ -88,6 +88,11 @@ def edited(obj: Mapping[str, Any], changes: Mapping[str, Any], dropped: Containe
 def is_integer(value: Any) -> bool:
     """Tell whether a parsed value is an integer (true and false are none)."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_long(value: Any) -> bool:
+    """Tell whether a value is an integer too long to be parsed."""
+    return isinstance(value, Literal) and value.lstrip("-").isdigit()
 
 
 def is_version_1(value: Any) -> bool:
@@ -114,7 +119,7 @@ def holds(value: Any, kind: str) -> bool:
     return kind in (value.get("kind"), value.get("op")) or any(holds(item, kind) for item in value.values())
 
 
-# -- compiling --------------------------------------------------------------------------------------------------------
+# -- compiling -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Rest:
 
 
 Step = tuple[Any, ...]
-"""An operation and its arguments: `const k`, `given k`, `axis k`, `named text`, `shard`, `fail code`, `check k`, or an
+"""An operation and its arguments: `const k`, `given k`, `axis k`, `named text`, `shard`, `fail code`, or an
 arithmetic one on two earlier steps; one with `_wide` has a number beyond 64 bits as second argument."""
 
 
@@ -174,7 +179,7 @@ class Compiler:
 
     def constant(self, value: Any) -> int:
         """Add a number of the text, which must be an integer of 64 bits."""
-        if isinstance(value, Literal) and value.lstrip("-").isdigit():
+        if _is_long(value):
             return self.fail("integer_overflow").step
         if not is_integer(value):
             return self.fail("bad_expression").step
@@ -196,7 +201,7 @@ class Compiler:
 
     def fold(self, expression: Any) -> Number | Rest:
         """Compile an expression as far as it is constant (rule U5)."""
-        if is_integer(expression) or (isinstance(expression, Literal) and expression.lstrip("-").isdigit()):
+        if is_integer(expression) or _is_long(expression):
             return Number(self.constant(expression))
         if is_version_1(expression):
             return self._version_1(expression)
@@ -333,7 +338,7 @@ def _constant_form(step: int, written: Any) -> Rest:
     return Rest({"c": Hole(step), "kind": "AffExprKind", "terms": []}, True)
 
 
-# -- text with holes --------------------------------------------------------------------------------------------------
+# -- text with holes -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -342,7 +347,6 @@ class Template:
 
     program: Program
     pieces: tuple[str, ...]
-    holes: tuple[int, ...]
     kept: tuple[int, ...]
     """Numbers of the placeholders that are still in the text."""
     changed: bool
@@ -392,10 +396,10 @@ class TextWriter:
             case _:
                 self.put(extras.dump(value))
 
-    def template(self, program: Program, changed: bool) -> Template:
-        """Return what has been written."""
+    def template(self, compiler: "Compiler", changed: bool) -> Template:
+        """Return what has been written; the results of its program fill the holes."""
         pieces = tuple("".join(parts) for parts in self.pieces)
-        return Template(program, pieces, tuple(self.holes), tuple(self.kept), changed)
+        return Template(compiler.program(self.holes), pieces, tuple(self.kept), changed)
 
 
 def quoted(text: str) -> str:
@@ -460,10 +464,10 @@ def attributes(text: str, excluded: frozenset[str], dropped: frozenset[str]) -> 
                 writer.put(value, first)
         first += slots
     writer.put("{}" if separator == "{" else "}")
-    return writer.template(compiler.program(), changed)
+    return writer.template(compiler, changed)
 
 
-# -- running ----------------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------------------
 
 
 Axis = Callable[[int | str], tuple[Array, Array | None]]

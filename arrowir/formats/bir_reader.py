@@ -66,6 +66,8 @@ class Unit:
     function: int
     """The function whose storage and kernels its names mean."""
     queue: int
+    apart: bool
+    """Whether it stands under `nki_functions`."""
     storage: Storage
     instructions: Instructions
     operands: tuple[dict[bytes | str, Row], ...] = field(default_factory=lambda: ({}, {}, {}))
@@ -106,6 +108,7 @@ class BirReader:
         self.calls = Calls(self)
         self.set_of: list[int] = []
         self._rests: dict[bytes | str, tuple[int, int, tuple[Reference, ...]]] = {}
+        self._functions: dict[str, list[int]] = {}
         self._block_of: list[int] = []
         self._names: dict[str, list[int]] = {}
         self._counts = dict.fromkeys(schema.STORED, 0)
@@ -200,7 +203,7 @@ class BirReader:
         row[0], row[1] = 0, apart
         function = self.append("functions", row)
         storage = Storage()
-        self.functions.append(Unit(function, -1, storage, Instructions({}, self._block_of.__getitem__)))
+        self.functions.append(Unit(function, -1, bool(apart), storage, Instructions({}, self._block_of.__getitem__)))
         read_allocations(self, function, storage, items_of(obj, "allocations"))
 
     # -- blocks ----
@@ -214,7 +217,7 @@ class BirReader:
             names = self.texts["functions"]
             main = names.index("main") if "main" in names else 0
             storage = self.functions[main].storage if names else Storage()
-            unit = Unit(main if names else -1, queue, storage, Instructions({}, self._block_of.__getitem__))
+            unit = Unit(main if names else -1, queue, False, storage, Instructions({}, self._block_of.__getitem__))
             self._blocks(unit, obj.get("blocks"), f"{path}.blocks")
 
     def _blocks(self, unit: Unit, value: Any, path: str) -> None:
@@ -356,7 +359,7 @@ class BirReader:
         function = unit.function
         for reference in references:
             if reference.table == "functions":
-                function = self._function_named(reference.name, unit)
+                function = self._owner_named(reference.name, unit)
                 storage = self.functions[function].storage if function >= 0 else Storage()
         side = storage.outputs if role == vocab.ROLE_OUT else storage.inputs
         place = ("instructions", instruction)
@@ -409,11 +412,17 @@ class BirReader:
             self.findings.add_ambiguous(unit.function, "register", name, found)
         return found
 
-    def _function_named(self, name: str, unit: Unit) -> int:
-        names = self.texts["functions"]
-        if unit.function >= 0 and names[unit.function] == name:
-            return unit.function
-        return names.index(name) if name in names else -1
+    def functions_named(self, name: str) -> list[int]:
+        """Return the functions of that name, once all are there."""
+        if not self._functions:
+            for row, text in enumerate(self.texts["functions"]):
+                self._functions.setdefault(text, []).append(row)
+        return self._functions.get(name, [])
+
+    def _owner_named(self, name: str, unit: Unit) -> int:
+        """Return the function that `memref_owner_func` means: the unit's own, else the first of that name, or -1."""
+        named = self.functions_named(name)
+        return unit.function if unit.function in named else named[0] if named else -1
 
     def _refer_from(self, table: str, row: int, reference: Reference, unit: Unit, axes: Axes, instruction: int) -> None:
         """Add the row of a name in the text of an instruction or of something that it owns."""
@@ -426,7 +435,7 @@ class BirReader:
             if found < 0:
                 self.findings.add_unresolved(unit.function, "axis", reference.name, place)
         elif reference.table == "functions":
-            found = self._function_named(reference.name, unit)
+            found = self._owner_named(reference.name, unit)
             if found < 0:
                 self.findings.add_unresolved(unit.function, "function", reference.name, place)
         rows = self.references[table]

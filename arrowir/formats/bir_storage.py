@@ -98,7 +98,7 @@ def _alias(reader: "BirReader", entry: Any, location: int, function: int, storag
     if len(names) == 2:
         inside = [row for row in candidates if reader.texts["sets"][reader.set_of[row]] == names[0]]
         candidates = inside or candidates
-        own = reader.set_of[inside[0]] if inside else next((r for n, r, _ in storage.sets if n == names[0]), -1)
+        own = reader.set_of[inside[0]] if inside else storage.set_named.get(names[0], -1)
         if own < 0:
             set_name = reader.members.name_id(names[0], "[0]")
             reader.findings.add_unresolved(function, "set", names[0], ("locations", location))

@@ -35,6 +35,8 @@ class Calls:
     def __init__(self, reader: "BirReader") -> None:
         self._reader = reader
         self._calls: list[_Call] = []
+        self._callers: dict[str, set[int]] = {}
+        """Functions with call-sites, by the name that these give."""
 
     def add(self, obj: Json, opcode: Any, instruction: int, unit: "Unit") -> None:
         """Keep the call that an instruction is."""
@@ -48,12 +50,16 @@ class Calls:
             for formal, actual in _pairs(obj.get(key), key)
         ]
         if self._reader.members.surrogates:
-            for name_, path in ((name or "", key), *((text, path) for _, *both, path in entries for text in both)):
-                check_name(name_, path)
+            check_name(name or "", key)
+            for _, formal, actual, path in entries:
+                check_name(formal + actual, path)
         self._calls.append(_Call(instruction, unit, opcode, name, entries))
 
     def finish(self) -> None:
         """Make the rows."""
+        for call in self._calls:
+            if call.opcode == "NKIKernel" and call.name is not None and call.unit.queue < 0:
+                self._callers.setdefault(call.name, set()).add(call.unit.function)
         for call in self._calls:
             callees = [] if call.name is None else self._callees(call.name)
             callee = callees[0] if callees else -1
@@ -68,13 +74,9 @@ class Calls:
 
     def _callees(self, name: str) -> list[int]:
         """Return the functions that a call may mean: kernel functions, else others (rule R4)."""
-        rows = self._reader.rows["functions"]
-        width = len(rows) // self._reader.count("functions")
-        named = [row for row, text in enumerate(self._reader.texts["functions"]) if text == name]
-        apart = [row for row in named if rows[row * width + 1]]
-        callers = {
-            c.unit.function for c in self._calls if c.opcode == "NKIKernel" and c.name == name and c.unit.queue < 0
-        }
+        named = self._reader.functions_named(name)
+        apart = [row for row in named if self._reader.functions[row].apart]
+        callers = self._callers.get(name, set())
         kernels = [row for row in named if row > 0 and name != "main" and callers - {row}]
         return apart or kernels or named
 

@@ -50,7 +50,8 @@ def parse(text: str, path: str | None = None) -> Document:
     """Parse JSON text.
 
     Integers are exact; a number that `repr` would spell differently becomes a `Number`; `NaN`, `Infinity` and
-    `-Infinity` are floats. Of members that stand twice the place of the first and the value of the last count (rule F3).
+    `-Infinity` are floats. Of members that stand twice the place of the first and the value of the last count
+    (rule F3).
 
     Parameters
     ----------

@@ -326,7 +326,7 @@ def _within(source: Source, row: Diagnostic, key: str, module: int) -> int | Non
 def cells(chunk: pa.Array, null: int = -1) -> Array:
     """Return an array of integers, with `null` where cells are absent.
 
-    (Arrow's own way to fill cells imports pandas where it is installed, which takes longer than reading a small data set.)
+    (Arrow's own way to fill cells imports pandas where it is installed: longer than reading a small data set takes.)
     """
     valid, data = chunk.buffers()
     place = slice(chunk.offset, chunk.offset + len(chunk))

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arrowir import layouts, runs, schema
+from arrowir import layouts, schema
 from arrowir.diagnostics import FIELDS, Diagnostic, FormatError, SchemaError
 from arrowir.formats import dataset
 from arrowir.formats import parquet_columns as columns
 from arrowir.formats.dataset import DIAGNOSTICS, TABLES, Part
 from arrowir.ir import IR
-from arrowir.store import Array, Pools, Strings, Table, no_rows
+from arrowir.runs import concat_tables
+from arrowir.store import Array, Pools, Strings, Table
 
 THREADS = 2
 """Files that are read at the same time."""
@@ -37,7 +38,7 @@ class Reader:
         self.rows = dict.fromkeys(schema.STORED, 0)
         """Rows of the parts so far, which is where ids of the next part begin."""
         self.messages: list[Diagnostic] = []
-        self._parts: dict[tuple[str, str], list[tuple[int, Values]]] = {}
+        self._parts: dict[str, list[Table]] = {table: [] for table in schema.STORED}
 
     def add(self, part: Part) -> None:
         """Read the files of a part.
@@ -54,31 +55,16 @@ class Reader:
             tables = dict(zip(TABLES, read, strict=True))
         rows = _PartRows(self, part, tables)
         for table in schema.STORED:
-            for name, values in rows.columns(table).items():
-                self._parts.setdefault((table, name), []).append((len(rows.module[table]), values))
+            self._parts[table].append(Table(table, rows.columns(table), len(rows.module[table])))
         self.messages += rows.diagnostics(tables[DIAGNOSTICS])
         for table in schema.STORED:
             self.rows[table] += len(rows.module[table])
 
     def finish(self, history: Sequence[str]) -> IR:
         """Return the batch of all parts."""
-        made: dict[str, Table] = {}
-        for table in schema.STORED:
-            stored = schema.BY_NAME[table].stored
-            made[table] = Table(table, {c.name: self._joined(table, c) for c in stored}, self.rows[table])
+        # One table after the other, so that the rows of no more than one are there twice.
+        made = {table: concat_tables(self._parts.pop(table)) for table in schema.STORED if self._parts[table]}
         return IR(made, self.pools, diagnostics=self.messages, history=history)
-
-    def _joined(self, table: str, column: schema.Column) -> Values:
-        parts = [part for part in self._parts.pop((table, column.name), []) if part[0]]
-        if not parts:
-            return no_rows(column)
-        if len(parts) == 1 or all(values is None for _, values in parts):
-            return parts[0][1]
-        if column.kind == "text":
-            return runs.join_text([v if isinstance(v, Strings) else runs.blank(rows) for rows, v in parts])
-        null, dtype = schema.NULLS[column.kind], schema.DTYPES[column.kind]
-        arrays = [np.full(rows, null, dtype) if v is None else v for rows, v in parts]
-        return np.concatenate([a for a in arrays if not isinstance(a, Strings)])
 
 
 def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:

@@ -57,6 +57,8 @@ class Storage:
     repeated_sets: frozenset[str] = frozenset()
     rows_of: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """Locations by name, in file order."""
+    set_named: dict[str, int] = field(default_factory=dict[str, int])
+    """First set of each name."""
     inside: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Locations by set."""
     inputs: Side = field(default_factory=lambda: Side({}, {}, {}))
@@ -71,6 +73,7 @@ class Storage:
         """Work out what each name means, once all are there."""
         self.repeated_locations = repeated(self.locations)
         self.repeated_sets = repeated(self.sets)
+        self.set_named = preferred(self.sets, ())
         for name, row, _ in self.locations:
             self.rows_of.setdefault(name, []).append(row)
             self.inside.setdefault(set_of(row), []).append(row)

@@ -25,9 +25,9 @@ from arrowir.store import Array
 class Unroll(Pass):
     """Unroll every loop, and work out what depends on loop axes: addresses, immediates, attributes, edges.
 
-    Works on all functions of a module. Instructions in loops are repeated for each iteration, with the iteration's number behind their
-    name; symbolic operands become physical, also outside loops. A module fails when one of its loops has no constant trip
-    count or several blocks, or when an expression cannot be worked out.
+    Works on all functions of a module. Instructions in loops are repeated for each iteration, with its number behind
+    their name; symbolic operands become physical, also outside loops. A module fails when one of its loops has no
+    constant trip count or several blocks, or when an expression cannot be worked out.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def unroll_needs(ir: IR) -> tuple[Array, Array]:
         symbolic_kind = np.flatnonzero(np.isin(operands["kind"], (*SYMBOLIC, vocab.OPERAND_SYMBOLIC_IMM_VALUE)))
         owner, text = operands["instruction_id"][symbolic_kind], operands["extra"][symbolic_kind]
         work[owner] = True
-        keeps = np.isin(opcode[owner], GENERIC) & np.isin(operands["kind"][symbolic_kind], SYMBOLIC)
-        kind = of_each(text, len(texts), lambda i: _operand_stays(texts[i]))
-        changes[owner[~(keeps & (kind == 1))]] = True
+        stays = np.isin(opcode[owner], GENERIC) & np.isin(operands["kind"][symbolic_kind], SYMBOLIC)
+        stays[stays] = of_each(text[stays], len(texts), lambda i: _operand_stays(texts[i])) > 0
+        changes[owner[~stays]] = True
     dependencies = ir.tables["dependencies"]
     if len(dependencies):
         indexed = np.flatnonzero(dependencies["relation"] == vocab.RELATION_UNROLL)

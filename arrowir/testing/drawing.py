@@ -49,8 +49,7 @@ class Source:
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(st.composite(lambda draw: Source(draw).between(1, 9))(), lambda value: True)
+    >>> Simplest().between(1, 9)
     1
     """
 
@@ -145,6 +144,30 @@ class Source:
             return document
         salt = 1 + self.digit(250)
         return _reordered(document, salt)
+
+
+class Simplest(Source):
+    """A source of what everything shrinks to; nothing is drawn.
+
+    Examples
+    --------
+    >>> Simplest().of("abc")
+    'a'
+    """
+
+    def __init__(self) -> None:
+        def refuse(strategy: st.SearchStrategy[Any]) -> Any:
+            raise TypeError(f"the simplest choice is not drawn, found {strategy}")
+
+        super().__init__(refuse)
+
+    def between(self, low: int, high: int) -> int:
+        """Return the low end."""
+        return low
+
+    def digit(self, base: int) -> int:
+        """Return 0."""
+        return 0
 
 
 def _reordered(value: Any, salt: int) -> Any:

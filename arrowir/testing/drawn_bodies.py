@@ -155,8 +155,8 @@ class BodyDrawer:
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> find(st.composite(lambda draw: BodyDrawer(Source(draw), 2, "I-").rows(2, 0))(), lambda value: True)
+    >>> from arrowir.testing.drawing import Simplest
+    >>> BodyDrawer(Simplest(), 2, "I-").rows(2, 0)
     [{'engine': 'DVE', 'ins': [...], 'name': 'I-0', 'opcode': 'TensorCopy', 'outs': [...]}, ...]
     """
 
@@ -508,9 +508,8 @@ def storage_set(source: Source, storage: Storage, kind: str, **place: Any) -> Js
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> x = Storage("x", "x_set", "SB", (4, 8), "float32", 32)
-    >>> find(st.composite(lambda draw: storage_set(Source(draw), x, "Internal"))(), lambda value: True)["name"]
+    >>> from arrowir.testing.drawing import Simplest
+    >>> storage_set(Simplest(), Storage("x", "x_set", "SB", (4, 8), "float32", 32), "Internal")["name"]
     'x_set'
     """
     dims = [storage.shape[0], storage.pitch_bytes]
@@ -549,39 +548,9 @@ def draw_storage(source: Source, name: str, memories: Sequence[str] = ("SB", "DR
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> find(st.composite(lambda draw: draw_storage(Source(draw), "x"))(), lambda value: True).memory
+    >>> from arrowir.testing.drawing import Simplest
+    >>> draw_storage(Simplest(), "x").memory
     'SB'
     """
     shape, dtype = source.of(SHAPES), source.of(DTYPES)
     return Storage(name, f"{name}_set", source.of(memories), shape, dtype, pitch_bytes(shape, dtype))
-
-
-def trips(rows: Sequence[Json]) -> int:
-    """Return how many instructions rows become when their loops are unrolled.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        Instructions.
-
-    Returns
-    -------
-    int
-        The count.
-
-    Examples
-    --------
-    >>> trips([{"opcode": "NoOp"}])
-    1
-    """
-    total = 0
-    for row in rows:
-        if row["opcode"] != "Loop":
-            total += 1
-            continue
-        axis = row["LoopAxis"]
-        bounds = [axis.get(key, 0) for key in ("lb", "ub", "stride")]
-        lower, upper, stride = (bound["c"] if isinstance(bound, dict) else bound for bound in bounds)
-        total += len(range(lower, upper, stride)) * sum(trips(block["instructions"]) for block in row["blocks"])
-    return total

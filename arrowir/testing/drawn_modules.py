@@ -82,9 +82,8 @@ class ModuleDrawer:
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> drawn = find(st.composite(lambda draw: ModuleDrawer(Source(draw)).draw())(), lambda value: True)
-    >>> drawn["functions"][0]["name"]
+    >>> from arrowir.testing.drawing import Simplest
+    >>> ModuleDrawer(Simplest()).draw()["functions"][0]["name"]
     'sg0000'
     """
 

@@ -100,8 +100,9 @@ def decode_layer(
     Examples
     --------
     >>> from arrowir.testing.workloads import module
-    >>> [row["opcode"] for row in module("decode", layers=1)["functions"][0]["blocks"][0]["instructions"]][-1]
-    'NKIKernel'
+    >>> rows = module("decode", layers=1, scale=0.01)["functions"][0]["blocks"][0]["instructions"]
+    >>> [row["func"] for row in rows if row["opcode"] == "NKIKernel"]
+    ['qkv_tkg', 'attention_tkg', 'output_projection_tkg', 'mlp_tkg']
     """
     _table_loads(builder, extras.table_loads)
     qkv = builder.tile(f"qkv{suffix}", (128, 48))

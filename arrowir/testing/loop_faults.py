@@ -28,8 +28,8 @@ class FaultContext:
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> find(st.composite(lambda draw: FaultContext(Source(draw), 2).row())(), lambda value: True)["opcode"]
+    >>> from arrowir.testing.drawing import Simplest
+    >>> FaultContext(Simplest(), 2).row()["opcode"]
     'NoOp'
     """
 

@@ -42,8 +42,8 @@ class ReservationDrawer:
 
     Examples
     --------
-    >>> from hypothesis import find, strategies as st
-    >>> find(st.composite(lambda draw: ReservationDrawer(Source(draw)).draw())(), lambda value: True)["arch"]
+    >>> from arrowir.testing.drawing import Simplest
+    >>> ReservationDrawer(Simplest()).draw()["arch"]
     'gen3'
     """
 

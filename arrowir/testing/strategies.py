@@ -63,9 +63,10 @@ def documents(draw: st.DrawFn, *, bare_nonfinite: bool = True, odd_names: bool =
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(documents(), lambda document: statistics(document)["queue"] > 0)["version"]
-    2
+    >>> from hypothesis import given
+    >>> @given(documents())
+    ... def test_reading(document):
+    ...     assert read(json.dumps(document)) is not None
     """
     return DocumentDrawer(Source(draw), bare_nonfinite=bare_nonfinite, odd_names=odd_names).document()
 
@@ -100,10 +101,10 @@ def inlinable_documents(
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> found = find(inlinable_documents(), lambda document: statistics(document)["call-site"] > 1)
-    >>> len(found["functions"][0]["blocks"][0]["instructions"])
-    2
+    >>> from hypothesis import given
+    >>> @given(inlinable_documents(nested=True))
+    ... def test_inlining(document):
+    ...     assert statistics(inlined(document))["call-site"] == 0
     """
     sound = _sound_inlinable(multi_block, nested)
     if not faulty:
@@ -153,9 +154,11 @@ def faulty_inlinable_documents(codes: Sequence[str] | None = None) -> st.SearchS
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(faulty_inlinable_documents(["sb_overflow"]), lambda pair: True)[1]
-    'sb_overflow'
+    >>> from hypothesis import given
+    >>> @given(faulty_inlinable_documents(["sb_overflow", "no_callee"]))
+    ... def test_refusal(pair):
+    ...     document, code = pair
+    ...     assert errors_of(document) == [code]
     """
     return _faulty_inlinable(_codes(list(CALL_FAULTS), codes))
 
@@ -223,10 +226,10 @@ def unrollable_documents(*, faulty: bool = False) -> st.SearchStrategy[Json]:
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> found = find(unrollable_documents(), lambda document: statistics(document)["loop:depth 3"] > 0)
-    >>> found["functions"][0]["blocks"][0]["instructions"][0]["opcode"]
-    'Loop'
+    >>> from hypothesis import given
+    >>> @given(unrollable_documents())
+    ... def test_unrolling(document):
+    ...     assert statistics(unrolled(document))["opcode:Loop"] == 0
     """
     sound = _sound_unrollable()
     if not faulty:
@@ -269,9 +272,11 @@ def faulty_unrollable_documents(codes: Sequence[str] | None = None) -> st.Search
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(faulty_unrollable_documents(["zero_stride"]), lambda pair: True)[1]
-    'zero_stride'
+    >>> from hypothesis import given
+    >>> @given(faulty_unrollable_documents(["zero_stride"]))
+    ... def test_refusal(pair):
+    ...     document, code = pair
+    ...     assert errors_of(document) == [code]
     """
     return _faulty_unrollable(_codes(list(LOOP_FAULTS), codes))
 
@@ -296,9 +301,9 @@ def reservable_documents(draw: st.DrawFn) -> Json:
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> found = find(reservable_documents(), lambda document: statistics(document)["location:pinned"] > 0)
-    >>> len(found["functions"])
-    1
+    >>> from hypothesis import given
+    >>> @given(reservable_documents())
+    ... def test_reservation(document):
+    ...     assert len(reserved(document)["functions"]) == len(document["functions"])
     """
     return ReservationDrawer(Source(draw)).draw()

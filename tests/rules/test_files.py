@@ -47,7 +47,8 @@ def test_f1_there_are_samples_of_both_kinds() -> None:
     "literal",
     ["1.0", "1", "-0.0", "-0", "1e-05", "1.50", "1E5", "1e400", "-1e400", "0.1", "5e-324", "1" + "0" * 300, "9" * 5000,
      "18446744073709551616", "NaN", "Infinity", "-Infinity", '"nan"', '"inf"', '"-inf"', "null", "true", '"\\ud800"',
-     '"\\u0000\\u0001\\u001f"', '"\U0001f600\u00e9"', '"\\"\\\\"', "[]", "{}", '[[],{"a":[1.0,1e400]}]', '{"\\udfff":1}'],
+     '"\\u0000\\u0001\\u001f"', '"\U0001f600\u00e9"', '"\\"\\\\"', "[]", "{}", '[[],{"a":[1.0,1e400]}]',
+     '{"\\udfff":1}'],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["module", "operand", "attribute"])
 def test_f1_values_of_unknown_members_keep_their_spelling(literal: str, where: str) -> None:
@@ -161,7 +162,8 @@ def test_f2_what_is_no_module_is_a_clear_error(case: str) -> None:
 
 
 def test_f2_messages_are_distinct() -> None:
-    kinds = ("empty", "truncated", "array", "other object", "CBOR", "COLZ", "gzip, cut", "zstd, cut", "BOM", "trailing NUL",
+    kinds = ("empty", "truncated", "array", "other object", "CBOR", "COLZ", "gzip, cut", "zstd, cut", "BOM",
+    "trailing NUL",
              "UTF-16", "no UTF-8", "no JSON", "bad JSON", "control character")  # fmt: skip
     assert len({refused(NOT_MODULES[kind][0]).message for kind in kinds}) == len(kinds)
 
@@ -271,9 +273,11 @@ def test_f3_the_whole_module_is_legal() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["functions", f"{SET}.name", f"{SET}.kind", f"{SET}.dtype", f"{LOCATION}.name", f"{LOCATION}.type", f"{LOCATION}.addr",
+    ["functions", f"{SET}.name", f"{SET}.kind", f"{SET}.dtype", f"{LOCATION}.name", f"{LOCATION}.type",
+     f"{LOCATION}.addr",
      f"{LOCATION}.dims", "functions[0].blocks[0].instructions", f"{ROW}.name", f"{ROW}.opcode", f"{ROW}.engine",
-     "functions[0].blocks[0].instructions[3].opcode", f"{ROW}.ins[0].ap", f"{ROW}.ins[0].offset", f"{ROW}.ins[0].dtype"],
+     "functions[0].blocks[0].instructions[3].opcode", f"{ROW}.ins[0].ap", f"{ROW}.ins[0].offset",
+     f"{ROW}.ins[0].dtype"],
 )  # fmt: skip
 def test_f3_required_members(path: str) -> None:
     missing, null = full(), full()
@@ -303,22 +307,29 @@ WRONG: list[tuple[str, Any]] = [
     ("nki_functions", "x"), ("nki_functions.functions", {}), ("functions[0].name", 5), ("functions[0].attributes", "x"),
     ("functions[0].allocations", {}), ("functions[0].blocks", {}), ("functions[0].blocks[0].name", 1),
     ("functions[0].blocks[0].instructions", {}), ("queues[0].blocks", 1), ("queues[0].name", []),
-    (f"{SET}.Skind", 1), (f"{SET}.name", 1), (f"{SET}.kind", 7), (f"{SET}.tensor_class", {}), (f"{SET}.tensor_shape", [1.5]),
-    (f"{SET}.tensor_shape", 4), (f"{SET}.tensorId2MemLocSize", "1"), (f"{SET}.allocated", 1), (f"{SET}.memorylocations", {}),
+    (f"{SET}.Skind", 1), (f"{SET}.name", 1), (f"{SET}.kind", 7), (f"{SET}.tensor_class", {}),
+    (f"{SET}.tensor_shape", [1.5]),
+    (f"{SET}.tensor_shape", 4), (f"{SET}.tensorId2MemLocSize", "1"), (f"{SET}.allocated", 1),
+    (f"{SET}.memorylocations", {}),
     (f"{LOCATION}.name", []), (f"{LOCATION}.type", 1.5), (f"{LOCATION}.addr", "0"), (f"{LOCATION}.addr", True),
     (f"{LOCATION}.addr", 1.0), (f"{LOCATION}.dims", [128, "64"]), (f"{LOCATION}.dims", 4), (f"{LOCATION}.bank", "x"),
-    (f"{LOCATION}.pinned", 0), (f"{LOCATION}.alias", {}), (f"{LOCATION}.alias[0]", ["a"]), (f"{LOCATION}.alias[0][2]", "x"),
+    (f"{LOCATION}.pinned", 0), (f"{LOCATION}.alias", {}), (f"{LOCATION}.alias[0]", ["a"]),
+    (f"{LOCATION}.alias[0][2]", "x"),
     (f"{ROW}.name", None), (f"{ROW}.opcode", 12), (f"{ROW}.engine", []), (f"{ROW}.ins", {}), (f"{ROW}.outs[0]", "x"),
     (f"{ROW}.optin_passes", "x"), (f"{ROW}.optin_passes", [1]), (f"{ROW}.engine_id", 1.5), (f"{ROW}.on_true", 1),
     (f"{ROW}.dependencies", {}), (f"{ROW}.dependencies[0]", 1), (f"{ROW}.dependencies[1][0]", 1),
     (f"{ROW}.dependencies[1][1]", 1.5), (f"{ROW}.dependencies[1][1]", None), (f"{ROW}.dependencies[1]", []),
     (f"{ROW}.sync_info", []), (f"{ROW}.sync_info.on_wait", {}), (f"{ROW}.sync_info.on_wait[0].wait_value", "x"),
     (f"{ROW}.ins[0].ap", [[1, 2, 3]]), (f"{ROW}.ins[0].ap", [[1, True]]), (f"{ROW}.ins[0].ap", "x"),
-    (f"{ROW}.ins[0].offset", {}), (f"{ROW}.ins[0].memref", 1), (f"{ROW}.ins[0].memsetref", []), (f"{ROW}.ins[0].kind", 1),
+    (f"{ROW}.ins[0].offset", {}), (f"{ROW}.ins[0].memref", 1), (f"{ROW}.ins[0].memsetref", []),
+    (f"{ROW}.ins[0].kind", 1),
     (f"{ROW}.outs[0].regref", 1), (f"{ROW}.ins[0].access_shape", 5), ("functions[0].blocks[0].instructions[2].func", 1),
-    ("functions[0].blocks[0].instructions[2].func_args", "x"), ("functions[0].blocks[0].instructions[2].func_args.a", 1),
-    ("functions[0].blocks[0].instructions[2].func_outs[0]", ["c"]), ("functions[0].blocks[0].instructions[3].LoopAxis", 5),
-    ("functions[0].blocks[0].instructions[3].LoopAxis.lb", "0"), ("functions[0].blocks[0].instructions[3].LoopAxis.name", 1),
+    ("functions[0].blocks[0].instructions[2].func_args", "x"),
+    ("functions[0].blocks[0].instructions[2].func_args.a", 1),
+    ("functions[0].blocks[0].instructions[2].func_outs[0]", ["c"]),
+    ("functions[0].blocks[0].instructions[3].LoopAxis", 5),
+    ("functions[0].blocks[0].instructions[3].LoopAxis.lb", "0"),
+    ("functions[0].blocks[0].instructions[3].LoopAxis.name", 1),
     ("functions[0].blocks[0].instructions[3].blocks", {}), ("functions[0].blocks[0].instructions[3].blocks[0]", 5),
 ]  # fmt: skip
 

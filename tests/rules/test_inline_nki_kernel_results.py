@@ -110,6 +110,7 @@ def test_n15_a_kernel_that_calls_itself_by_a_call_stays() -> None:
     document = kernels(function("k", [], op("K"), jump("J", "k")), main=(call("C"),))
     outcome = inline(document)
     assert names(outcome.doc) == ["C_K", "C_J"]
+    assert row(outcome.doc, "C_J")["target"] == "k"
     assert kernel_names(outcome.doc) == ["k"]
 
 

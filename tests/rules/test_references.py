@@ -65,10 +65,12 @@ def every_reference() -> Json:
         instruction(
             "L-1",
             ins=[
-                {"kind": "symbolic_ap", "dtype": "int8", "ap": [[1, 1]], "memsetref": "a_set", "addrs": [axis, older, runtime]},
+                {"kind": "symbolic_ap", "dtype": "int8", "ap": [[1, 1]], "memsetref": "a_set", "addrs": [axis,
+                older, runtime]},
                 {"kind": "register_ap", "dtype": "int8", "ap": [[1, 1]], "memsetref": "a_set", "regref": "r",
                  "reg_ap_offset": "s", "reg_sub_tensor_id": "r"},
-                operand("x", memref_owner_func="k", dynamic_ap_info={"aff_expr": [{"offset_expr": runtime["terms"][0]["idx"], "coef": 1}], "c": 0}),
+                operand("x", memref_owner_func="k",
+                dynamic_ap_info={"aff_expr": [{"offset_expr": runtime["terms"][0]["idx"], "coef": 1}], "c": 0}),
             ],
             order=[axis],
             zz={"deep": [{"more": older}]},

@@ -71,7 +71,8 @@ FAULTS: dict[str, tuple[Callable[[IR], IR], str]] = {
     "pool": (changed("locations", "extra", put(1, 10**6)), "`locations.extra` row 1"),
     "flag": (changed("locations", "allocated", put(4, 2)), "`locations.allocated` row 4"),
     "null where none may be": (changed("locations", "set_id", put(0, -1)), "`locations.set_id` row 0"),
-    "absent column": (lambda ir: ir.replace(sets=ir.tables["sets"].replace(function_id=None)), "`sets.function_id` is absent"),
+    "absent column": (lambda ir: ir.replace(sets=ir.tables["sets"].replace(function_id=None)),
+    "`sets.function_id` is absent"),
     "missing column": (
         lambda ir: ir.replace(sets=type(ir.tables["sets"])("sets", {"function_id": None}, len(ir.tables["sets"]))),
         "`sets` has other columns",
@@ -102,10 +103,13 @@ FAULTS: dict[str, tuple[Callable[[IR], IR], str]] = {
         "`references.table` row 0",
     ),
     "offsets": (text("sets", lambda s: Strings(s.offsets[::-1].copy(), s.data)), "`sets.name`"),
-    "offsets past the data": (text("sets", lambda s: Strings(s.offsets + 5, s.data)), "`sets.name` ends after its data"),
-    "offsets of a dtype": (text("sets", lambda s: Strings(s.offsets.astype(np.int32), s.data)), "`sets.name` has offsets"),  # type: ignore[arg-type]
+    "offsets past the data": (text("sets", lambda s: Strings(s.offsets + 5, s.data)),
+    "`sets.name` ends after its data"),
+    "offsets of a dtype": (text("sets", lambda s: Strings(s.offsets.astype(np.int32), s.data)),
+    "`sets.name` has offsets"),  # type: ignore[arg-type]
     "offsets inside a character": (
-        text("sets", lambda s: Strings(np.r_[1, np.full(len(s), 4)].astype(np.int64), np.frombuffer("\u00e9\u00e9".encode(), np.uint8))),
+        text("sets", lambda s: Strings(np.r_[1, np.full(len(s), 4)].astype(np.int64),
+        np.frombuffer("\u00e9\u00e9".encode(), np.uint8))),
         "`sets.name` row 0",
     ),
 }  # fmt: skip

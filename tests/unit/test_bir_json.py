@@ -150,7 +150,8 @@ def test_columns_without_cells_are_absent() -> None:
 
 def test_storage_keeps_its_order() -> None:
     mixed = [register("r"), storage("a"), {"Skind": "odd", "name": "o", "memorylocations": [1]}, storage("b"),
-             {"name": "plain"}, {"name": "s", "kind": "Const", "memorylocations": []}, {"Skind": None, "name": "n"}]  # fmt: skip
+             {"name": "plain"}, {"name": "s", "kind": "Const", "memorylocations": []}, {"Skind": None,
+             "name": "n"}]  # fmt: skip
     ir = load(module(function("f", mixed)))
     assert ir.sets.select("name", "ordinal").rows() == [("a_set", 1), ("b_set", 3), ("s", 5)]
     stored = [("r", 0, "register"), ("o", 2, "odd"), ("plain", 4, None), ("n", 6, None)]

@@ -13,7 +13,7 @@ from arrowir.testing import strategies
 from arrowir.testing.bir import Json
 from arrowir.testing.call_faults import CALL_FAULTS, HUGE
 from arrowir.testing.checking import difference, kernels_of, problems
-from arrowir.testing.drawing import Source
+from arrowir.testing.drawing import Simplest
 from arrowir.testing.loop_faults import LOOP_FAULTS
 from arrowir.testing.opcode_keys import ENUMS, OPCODE_KEYS, keys_of
 from arrowir.testing.strategies import statistics
@@ -166,8 +166,7 @@ def test_difference_names_the_place() -> None:
 
 
 def test_opcode_members_have_known_kinds() -> None:
-    drawn = find(st.composite(lambda draw: Source(draw))(), lambda _: True)
-    assert drawn.fresh("x") == "x0"
+    assert Simplest().fresh("x") == "x0"
     for opcode in OPCODE_KEYS:
         for key, kind in keys_of(opcode):
             assert key.isidentifier(), opcode
@@ -342,7 +341,7 @@ def test_examples_shrink(strategy: st.SearchStrategy[Json], feature: str, size: 
     smallest = find(
         strategy,
         lambda document: statistics(document)[feature] > 0,
-        settings=settings(max_examples=100, derandomize=True, database=None, deadline=None),
+        settings=settings(max_examples=25, derandomize=True, database=None, deadline=None),
     )
     assert len(json.dumps(smallest)) < size
     assert statistics(smallest)["unknown member"] == 0

@@ -17,7 +17,7 @@ from arrowir.runs import expand
 from arrowir.store import Array
 
 MAX_EDGES = 100_000_000
-"""Edges of and on loops that may come of one function: loops that wait for loops can have one for each pair of iterations."""
+"""Edges of and on loops that may come of one function: up to one for each pair of iterations of two loops."""
 
 _OWN = 2**30
 """Deeper than any loop: the level of what is no loop's."""
@@ -80,7 +80,7 @@ class UnrolledEdges:
         self.edges = self.edges.pick(self.has_instances[self.edges.owner])
         self._look_at_edges(looked_at)
 
-    # -- edges as written -----------------------------------------------------------------------------------------------
+    # -- edges as written ------------------------------------------------------------------------------------
 
     def _look_at_edges(self, looked_at: Array) -> None:
         """Say of each source edge what becomes of it."""
@@ -160,7 +160,7 @@ class UnrolledEdges:
         number = self.loops.number[rows]
         return self.iterations.trips[number] * body[number]
 
-    # -- edges of instances ---------------------------------------------------------------------------------------------
+    # -- edges of instances ----------------------------------------------------------------------------------
 
     def find(self) -> Edges:
         """Return all edges of the result; where faults were found it means nothing."""
@@ -182,7 +182,7 @@ class UnrolledEdges:
         return self._spread(found, on_loops, _Found(instance[some], source[some], target[some]))
 
     def _of_instructions(self, source_edges: Array) -> "_Spread":
-        """Return the edges of the rows of the result, `on` being the row that each is on, or for a loop the instance of its block."""
+        """Return the edges of rows of the result; `on` is a row of it, or for a loop an instance of its block."""
         iterations = self.iterations
         first = np.searchsorted(self.edges.owner[source_edges], np.arange(len(self.alive) + 1))
         number = np.diff(first)
@@ -201,8 +201,10 @@ class UnrolledEdges:
             owner.append(row)
             source.append(edge)
             on.append(self._rows_at(edge, target))
-        none = [np.zeros(0, np.int64)]
-        return _Spread(*(np.concatenate(parts or none) for parts in (owner, source, on)), none[0])
+        rows, edges, places = (
+            np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (owner, source, on)
+        )
+        return _Spread(rows, edges, places, np.full(len(rows), _OWN))
 
     def _on_loop(self, source: Array) -> Array:
         on = self.edges.on[source]
@@ -284,20 +286,20 @@ class UnrolledEdges:
                 f"has an index that cannot be worked out: {expressions.EXPLAINED[code]}",
             )
 
-    # -- edges of and on loops --------------------------------------------------------------------------------------------
+    # -- edges of and on loops -------------------------------------------------------------------------------
 
     def _spread(self, plain: "_Spread", on_loops: "_Spread", of_loops: _Found) -> Edges:
-        """Give the edges of loops to the roots of their instances, and those on loops to the sinks, innermost loops first."""
+        """Give edges of loops to roots of their instances, and those on loops to the sinks, innermost loops first."""
         edges, depth_of = self.edges, self.iterations.depth[self.loops.block]
         target_loop = self._on_loop(of_loops.source)
-        # How deep the outermost loop is that an edge involves: the edge counts for loops further out alone, being inside their bodies.
+        # How deep the outermost loop is that an edge involves: it is inside the bodies of loops further out alone.
         on_least = depth_of[edges.on[on_loops.source]]
         of_least = depth_of[edges.owner[of_loops.source]]
         of_least[target_loop] = np.minimum(of_least, depth_of[np.maximum(edges.on[of_loops.source], 0)])[target_loop]
         on = edges.on[of_loops.source][target_loop]
         involved = np.unique(np.concatenate((edges.owner[of_loops.source], edges.on[on_loops.source], on)))
         ends = _Ends(self, involved)
-        done = _Spread(plain.owner, plain.source, plain.on, np.full(len(plain.owner), _OWN))
+        done = plain
         for depth in sorted(set(depth_of[involved].tolist()), reverse=True):
             ends.find(depth, done)
             mine = on_least == depth
@@ -306,7 +308,7 @@ class UnrolledEdges:
         return self._ordered(done.owner, done.source, done.on, done.level)
 
     def _rows_at(self, source: Array, target: Array) -> Array:
-        """Return the rows that edges are on, given the instances that these are in; of a loop the instance, -1 for an unresolved name."""
+        """Return the rows that edges are on, given their instances; for a loop that instance, -1 for a mere name."""
         iterations, on = self.iterations, self.edges.on[source]
         if len(on) and on.min() >= 0 and not iterations.is_loop[on].any():
             return iterations.place(on, target)
@@ -332,7 +334,7 @@ class UnrolledEdges:
         return _Spread(rows, source[which], on[which], level[which])
 
     def _ordered(self, owner: Array, source: Array, on: Array, level: Array | None) -> Edges:
-        """Put edges in order: by row, relation, relation as written, own ones first, then those of loops from the inside out."""
+        """Put edges in order: by row, relation, relation as written; own ones first, then those of inner loops."""
         relation = self.relation[source]
         if level is None:
             key = owner * 3 + relation
@@ -364,7 +366,7 @@ class _Spread:
 
 
 class _Ends:
-    """Roots and sinks of loops that edges name: rows without an edge inside the loop, rows on which no other in it depends."""
+    """Roots and sinks of loops: rows without an edge inside the loop, rows on which no other row in it depends."""
 
     def __init__(self, edges: UnrolledEdges, involved: Array) -> None:
         self.edges = edges
@@ -399,7 +401,7 @@ class _Ends:
         self._sinks[depth] = np.flatnonzero((of_row >= 0) & ~needed_by_others)
 
     def roots(self, loop_row: Array, instance: Array) -> tuple[Array, Array]:
-        """Return the roots of loops, each in one instance of its block: all rows behind each other, and how many each has."""
+        """Return the roots of loops, each in one instance of its block: all in one array, and how many each has."""
         return self._within(self._roots, loop_row, instance)
 
     def sinks(self, loop_row: Array, instance: Array) -> tuple[Array, Array]:

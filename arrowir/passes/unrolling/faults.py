@@ -1,4 +1,4 @@
-"""What keeps a function from being unrolled: the first fault of each function, in the order in which a reader would meet them."""
+"""What keeps a function from being unrolled: the first fault of each, in the order in which rules are checked."""
 
 from dataclasses import dataclass
 from typing import Any

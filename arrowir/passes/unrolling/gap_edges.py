@@ -105,7 +105,7 @@ class _Joins:
         return edge[1] >= 0 and bool(self.gap[edge[1]])
 
     def joined(self, owner: int) -> list[Edge]:
-        """Return the edges of an instruction, each on a gap replaced by what it becomes, none added twice (rule N14)."""
+        """Return the edges of an instruction, those on gaps replaced, none added twice (rule N14)."""
         lists = self.lists(owner)
         there = [{self._identity(edge) for edge in edges if not self.is_gap(edge)} for edges in lists]
         stay: list[list[Edge]] = [[] for _ in lists]

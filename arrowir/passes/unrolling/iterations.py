@@ -1,13 +1,14 @@
 """Where every row goes when loops are unrolled (rule U1).
 
-A block that stays has one *instance*, a loop's body one for each iteration of its whole nest, row-major. Instances are numbered: those
-of one block follow each other, so that `instance - first[block]` is the flat iteration number. An instance begins at some row of the
-result, and since trip counts are constants all instances of a block look alike: the place of a row is the beginning of the
-instance that it is in plus a constant of the row. That makes the place of any (row, instance), and the row and
-instance of any place, a matter of array lookups.
+A block that stays has one *instance*, a loop's body one for each iteration of its whole nest, row-major. Instances are
+numbered: those of one block follow each other, so that `instance - first[block]` is the flat iteration number. Since
+trip counts are constants, all instances of a block look alike: the place of a row in the result is where its instance
+begins, plus a constant of the row. So the place of any (row, instance), and the row and instance of any place, are
+array lookups.
 """
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -120,6 +121,7 @@ class Iterations:
         self.begin = np.concatenate(begin)
         """First row of each instance in the result."""
         self.instance_depth = self.depth[self.block]
+        self._ancestors: dict[int, Array] = {}
 
     def _place(self) -> None:
         """Lay out the rows of the result."""
@@ -136,7 +138,7 @@ class Iterations:
         """The instance that each row of the result is in."""
         self.instance[place] = instance
 
-    # -- looking up -----------------------------------------------------------------------------------------------------
+    # -- looking up ------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> int:
@@ -154,16 +156,18 @@ class Iterations:
         return np.arange(len(self.block)) - self.first[self.block]
 
     @cached_property
-    def _ancestors(self) -> dict[int, Array]:
-        return {}
+    def _by_depth(self) -> list[Array]:
+        """The instances by depth."""
+        order = np.argsort(self.instance_depth, kind="stable")
+        begins = np.searchsorted(self.instance_depth[order], np.arange(int(self.instance_depth.max(initial=0)) + 2))
+        return [order[begin:end] for begin, end in pairwise(begins.tolist())]
 
     def at_depth(self, depth: int) -> Array:
-        """Return for each instance the one around it with so many loops around, itself included; -1 where it is less deep."""
+        """Return for each instance the one in so many loops that it is, or is inside of; -1 where it is less deep."""
         if depth not in self._ancestors:
-            found = np.where(self.instance_depth == depth, np.arange(len(self.block)), -1)
-            # Instances stand after those that they are in, depth after depth.
-            for deeper in range(depth + 1, int(self.instance_depth.max(initial=0)) + 1):
-                mine = np.flatnonzero(self.instance_depth == deeper)
+            found = np.full(len(self.block), -1)
+            found[self._by_depth[depth]] = self._by_depth[depth]
+            for mine in self._by_depth[depth + 1 :]:
                 found[mine] = found[self.parent[mine]]
             self._ancestors[depth] = found
         return self._ancestors[depth]
@@ -201,7 +205,7 @@ class Iterations:
             at[up] = self.loops.parent[at[up]]
 
     def named_depth(self, block: Array, axis: Array) -> Array:
-        """Return how deep the nearest loop around blocks is whose axis has a name (ids of pooled names), -1 without one."""
+        """Return how deep the nearest loop around blocks is whose axis has some name (by pool id), -1 without one."""
         axes = self.loops.ir.tables["loops"]
         name = np.full(len(self.is_loop), -1, np.int64)
         name[axes["instruction_id"][::-1]] = axes["axis"][::-1]
@@ -220,7 +224,9 @@ class Iterations:
 
 
 class Links:
-    """What instructions point at, in each iteration (rule U7): the same values of the loops around both, the last of the others.
+    """What instructions point at, in each iteration (rule U7).
+
+    The same values of the loops around both, the last iteration of the others.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The loops of a batch: trip counts, what they hold, and what would come of them (rules U1, U2, O6).
 
-Everything is said of *blocks*. A loop has one block, its body; what the loop does to its body it does to all that the body holds.
+Everything is said of *blocks*. A loop has one block, its body; what it does to that it does to all that stands in it.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class Loops:
         self.lower, upper, self.stride, self.bound_faults = self._bounds()
         self.trips = _trip_counts(self.lower, upper, self.stride)
 
-    # -- structure ------------------------------------------------------------------------------------------------------
+    # -- structure -------------------------------------------------------------------------------------------
 
     @cached_property
     def levels(self) -> list[Array]:
@@ -110,7 +110,7 @@ class Loops:
             found[level] &= found[self.parent[level]] & runs
         return found
 
-    # -- bounds ---------------------------------------------------------------------------------------------------------
+    # -- bounds ----------------------------------------------------------------------------------------------
 
     def _bounds(self) -> tuple[Array, Array, Array, dict[int, tuple[str, str]]]:
         """Return lower and upper bound and stride of each loop; an absent one is 0 (rule U1)."""
@@ -141,10 +141,10 @@ class Loops:
             faults.setdefault(loop, ("zero_stride", f"loop {what} has stride 0 or none; give it one that is not 0"))
         return found[0], found[1], found[2], faults
 
-    # -- checks ---------------------------------------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------------------
 
     def check(self) -> Faults:
-        """Look at everything that the rules say of loops and instructions before any of them is unrolled (U1, U2, U6)."""
+        """Look at all that the rules ask of loops and instructions before any of them is unrolled (U1, U2, U6)."""
         faults = Faults(self.ir)
         if not len(self.block):
             return faults
@@ -211,7 +211,7 @@ class Loops:
             message = "an instruction in a loop has blocks of its own and is no loop; such a loop cannot be unrolled"
             self._fault(faults, int(self.owner[block]), 1, "not_supported", message)
 
-    # -- size -----------------------------------------------------------------------------------------------------------
+    # -- size ------------------------------------------------------------------------------------------------
 
     def function_rows(self) -> Array:
         """Return how many instructions each function would have (rule O6): Python integers where 64 bits may not do.

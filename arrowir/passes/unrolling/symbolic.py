@@ -1,4 +1,4 @@
-"""What becomes of the text of symbolic operands and of attributes, worked out once for each distinct text (rules U4, U6)."""
+"""What becomes of the text of symbolic operands and of attributes, once for each distinct text (rules U4, U6)."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -16,15 +16,15 @@ LOOPNEST = frozenset({"loopnest"})
 NOT_ATTRIBUTES = frozenset(
     {
         "name", "opcode", "ins", "indirection_ins", "outs", "dependencies", "loop_carried_dependencies",
-        "unroll_dependencies", "sync_info", "debug", "loopnest", "predicates", "blocks", "LoopAxis", "DynamicForLoopAxis",
-        "func_args", "func_outs", "arguments",
+        "unroll_dependencies", "sync_info", "debug", "loopnest", "predicates", "blocks", "LoopAxis",
+        "DynamicForLoopAxis", "func_args", "func_outs", "arguments",
     }
 )  # fmt: skip
 """Members of an instruction in which expressions are not worked out (rule U6)."""
 
 
 def edited_layout(text: str, added: dict[str, str], dropped: Iterable[str]) -> str:
-    """Return a layout with keys added (or moved to where `added` says) and dropped, by the order of the keys as they were (F6)."""
+    """Return a layout with keys added (or moved) and dropped, by the order of the keys as they were (rule F6)."""
     members = {key: where for where, key in layouts.entries(text)}
     return layouts.layout(
         [(where, key) for key, where in expressions.edited(members, added, frozenset(dropped)).items()]
@@ -41,7 +41,7 @@ def instruction_template(text: str) -> Template | None:
 
 @lru_cache(65536)
 def addresses(text: str) -> tuple[Any, ...]:
-    """Return the parsed addresses of a symbolic operand; its other text members, as new text; the numbers of their placeholders."""
+    """Return the addresses of a symbolic operand, parsed; the text of its other members; the placeholders in that."""
     writer, first, separator, written = TextWriter(), 0, "{", []
     for key, value in extras.members(text) if text else ():
         if key == "addrs":
@@ -51,18 +51,18 @@ def addresses(text: str) -> tuple[Any, ...]:
             separator = ","
         first += value.count(extras.PLACEHOLDER)
     writer.put("{}" if separator == "{" else "}")
-    rest = writer.template(Program((), ()), True)
+    rest = writer.template(Compiler(), True)
     return tuple(written if isinstance(written, list) else [written]), rest.text(()), rest.kept
 
 
 def is_generic(text: str) -> bool:
-    """Tell whether a symbolic operand of a generic access keeps its kind: an address holds an argument of the access."""
+    """Tell whether a symbolic operand of a generic access keeps its kind: it holds an argument of the access."""
     return expressions.holds(list(addresses(text)[0]), "IndirectArgId")
 
 
 @lru_cache(65536)
 def offset_program(text: str) -> Program:
-    """Return what computes the offset of a symbolic operand: the sum of addresses times strides, which are given (rule U4)."""
+    """Return what computes the offset of a symbolic operand: the sum of addresses times given strides (rule U4)."""
     compiler = Compiler()
     offset = compiler.constant(0)
     for dimension, address in enumerate(addresses(text)[0]):
@@ -74,7 +74,7 @@ def offset_program(text: str) -> Program:
 
 @lru_cache(65536)
 def generic_template(text: str) -> Template:
-    """Return what becomes of the text of an operand that keeps its kind: its addresses are worked out as far as they go."""
+    """Return what becomes of the text of an operand that keeps its kind: addresses are worked out as far as they go."""
     compiler, writer = Compiler(), TextWriter()
     first, changed = 0, False
     for place, (key, value) in enumerate(extras.members(text)):
@@ -89,12 +89,12 @@ def generic_template(text: str) -> Template:
             writer.put(value, first)
         first += value.count(extras.PLACEHOLDER)
     writer.put("}")
-    return writer.template(compiler.program(), changed)
+    return writer.template(compiler, changed)
 
 
 @lru_cache(65536)
 def immediate(text: str) -> tuple[tuple[str, ...], Program, tuple[int, ...]]:
-    """Return the texts of the values of a symbolic immediate, what computes which one is meant, and the placeholders that stay."""
+    """Return the values of a symbolic immediate as text, what computes which is meant, placeholders that stay."""
     values: tuple[str, ...] = ()
     expression: Any = None
     kept: list[int] = []

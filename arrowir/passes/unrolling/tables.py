@@ -41,12 +41,14 @@ class UnrolledTables:
     edges: UnrolledEdges
     found: Edges
 
-    def build(self) -> IR:
-        """Make the new batch; tables that nothing touches are shared."""
+    def __post_init__(self) -> None:
         self.loops = self.iterations.loops
         self.ir = self.loops.ir
         self.origin: dict[str, tuple[Array, Array]] = {}
-        """For tables that are made anew: for each row the one that it comes from, and its instruction in the result."""
+        """For tables made anew: for each row the one that it comes from, and its instruction in the result."""
+
+    def build(self) -> IR:
+        """Make the new batch; tables that nothing touches are shared."""
         tables = {
             "instructions": self._instructions(),
             "operands": self._operands(),
@@ -58,7 +60,7 @@ class UnrolledTables:
         made = self.ir.replace(**tables)
         return made.replace(references=self._references(made))
 
-    # -- instructions ---------------------------------------------------------------------------------------------------
+    # -- instructions ----------------------------------------------------------------------------------------
 
     def _instructions(self) -> Table:
         iterations, old = self.iterations, self.ir.tables["instructions"]
@@ -94,7 +96,7 @@ class UnrolledTables:
         touched = np.zeros(self.ir.count("functions"), bool)
         touched[function[looped]] = True
         taken = np.flatnonzero((function >= 0) & touched[np.maximum(function, 0)])
-        # Names of a loop are `<name>-<n>`: they can meet another name only if that begins like that, or `<name>` repeats.
+        # `<name>-<n>` can meet another name only if that begins with `<name>-`, or if `<name>` repeats.
         close = prefixed_scopes(picked(names, looped), function[looped], "-", picked(names, taken), function[taken])
         if not len(close):
             return new
@@ -136,7 +138,7 @@ class UnrolledTables:
             new.append(layout if change == 27 else pools.layouts.intern(_with_lists(pools.layouts[layout], change)))
         return np.array(new, np.int32)[np.searchsorted(distinct, key)] if len(key) else old[:0]
 
-    # -- what instructions own --------------------------------------------------------------------------------------------
+    # -- what instructions own -------------------------------------------------------------------------------
 
     def _operands(self) -> Table:
         source, owner = self.text.operand_source, self.text.operand_owner
@@ -153,7 +155,7 @@ class UnrolledTables:
                 return columns[name]
             if not old.has(name) and name not in new.columns:
                 return None
-            values = np.take(new.columns.get(name, old.columns[name]), source)
+            values = np.take(new.columns[name] if name in new.columns else old[name], source)
             for changed, rows, cells in new.cells:
                 if changed == name:
                     values[rows] = cells
@@ -183,7 +185,7 @@ class UnrolledTables:
         return self._taken(old, source, columns)
 
     def _followed(self, on: Ids, name: Ids, instruction: Ids, source: Array, owner: Array) -> tuple[Ids, Ids]:
-        """Follow keys on instructions by the plain rule (U7, R0); where nothing comes of the target its name is left."""
+        """Follow keys on instructions by the plain rule (U7, R0); where nothing comes of a target its name is left."""
         iterations = self.iterations
         gone = (on >= 0) & ~take_mask(self.edges.has_instances & ~iterations.is_loop, on)
         names = name.copy()
@@ -217,7 +219,7 @@ class UnrolledTables:
         }
         return Table("dependencies", columns, len(source))
 
-    # -- blocks, functions, references --------------------------------------------------------------------------------------
+    # -- blocks, functions, references -----------------------------------------------------------------------
 
     def _blocks(self) -> Table:
         iterations, old = self.iterations, self.ir.tables["blocks"]
@@ -306,7 +308,7 @@ def take_mask(mask: Array, ids: Array) -> Array:
 
 
 def _with_lists(text: str, change: int) -> str:
-    """Return a layout with the keys of edge lists added (digit 1 in base 3) and dropped (2), and without `loopnest`."""
+    """Return a layout with keys of edge lists added (digit 1 in base 3) or dropped (2), and without `loopnest`."""
     digits = [change // 3**relation % 3 for relation in range(len(RELATION_KEYS))]
     added = {key: layouts.COLUMN for key, digit in zip(RELATION_KEYS, digits, strict=True) if digit == 1}
     dropped = [key for key, digit in zip(RELATION_KEYS, digits, strict=True) if digit == 2]

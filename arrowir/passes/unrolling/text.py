@@ -1,8 +1,7 @@
-"""Operands and attributes of unrolled instructions: addresses become offsets, expressions become numbers (rules U2, U4, U6)."""
+"""Operands and attributes of unrolled instructions: addresses and expressions become numbers (rules U2, U4, U6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,16 +91,14 @@ class UnrolledText:
         worked = self.worked[operands["instruction_id"]]
         rows = np.flatnonzero(worked & np.isin(operands["kind"], SYMBOLIC))
         if len(rows):
-            opcode = self.loops.opcode[operands["instruction_id"][rows]]
-            text = operands["extra"][rows]
-            keeps = np.isin(opcode, GENERIC) & (
-                of_each(text, len(self.texts), lambda i: symbolic.is_generic(self.texts[i])) > 0
-            )
+            keeps = np.isin(self.loops.opcode[operands["instruction_id"][rows]], GENERIC)
+            text = operands["extra"][rows[keeps]]
+            keeps[keeps] = of_each(text, len(self.texts), lambda i: symbolic.is_generic(self.texts[i])) > 0
             self._generic(rows[keeps])
             self._physical(rows[~keeps])
         self._immediates(np.flatnonzero(worked & (operands["kind"] == vocab.OPERAND_SYMBOLIC_IMM_VALUE)))
 
-    # -- attributes -----------------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------------
 
     def _attributes(self) -> None:
         """Rule U6; `loopnest` goes too (U8)."""
@@ -137,7 +134,7 @@ class UnrolledText:
         """Put the texts of templates into some rows of a table, those with holes into what comes of them."""
         simple = np.full(len(self.texts) + 1, -1, np.int32)
         for i, template in templates.items():
-            if not template.holes:
+            if not template.program.results:
                 simple[i] = self._intern(template.text(()))
         new.column("extra")[rows] = simple[text[rows]]
         runs = {i: t.program for i, t in templates.items() if t.program.steps}
@@ -149,36 +146,30 @@ class UnrolledText:
         cells, subject, owner = self._cells_of(table, rows)
         subjects = self._subjects(table, text, runs, rows, instruction[rows])
         made = simple[text[subject]]
-        for group, _, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
+        for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
             self._note(subjects, result, owner[group], subject[group])
-            order = np.argsort(text[subject[group]], kind="stable")
-            ids = text[subject[group]][order]
-            bounds = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1], [True])))
-            for begin, end in pairwise(bounds.tolist()):
-                template = templates[int(ids[begin])]
-                if template.holes:
-                    part = order[begin:end]
-                    where = np.arange(len(made))[group][part]
-                    made[where] = self._distinct(template, [result.whole(step)[part] for step in template.holes])
+            if program.results:
+                holes = [result.whole(step) for step in program.results]
+                made[group] = self._distinct(templates, text[subject[group]], holes)
         new.cells.append(("extra", cells, made))
 
     def _cells_of(self, table: str, rows: Array) -> tuple[Array, Array, Array]:
-        """Return what comes of some rows of a table: rows of the result, the source row of each, its instruction in the result."""
+        """Return what comes of some rows of a table: new rows, the source of each, the new instruction of each."""
         source = self.operand_source if table == "operands" else self.iterations.source
         mine = np.zeros(self.ir.count(table), bool)
         mine[rows] = True
         cells = np.arange(len(source)) if mine.all() else np.flatnonzero(mine[source])
         return cells, source[cells], self.operand_owner[cells] if table == "operands" else cells
 
-    def _distinct(self, template: Template, holes: list[Array]) -> Array:
-        """Return the texts of a template, each distinct one made once."""
-        code = np.zeros(len(holes[0]), np.int64)
+    def _distinct(self, templates: dict[int, Template], text: Array, holes: list[Array]) -> Array:
+        """Return the texts of templates with their holes filled, each distinct one made once."""
+        code = text
         for values in holes:
             distinct, place = np.unique(values, return_inverse=True)
-            _, code = np.unique(code * len(distinct) + place, return_inverse=True)
+            code = np.unique(code.astype(np.int64) * len(distinct) + place, return_inverse=True)[1]
         _, first, place = np.unique(code, return_index=True, return_inverse=True)
-        rows = zip(*(values[first].tolist() for values in holes), strict=True)
-        return np.array([self._intern(template.text(row)) for row in rows], np.int32)[place]
+        rows = zip(text[first].tolist(), *(values[first].tolist() for values in holes), strict=True)
+        return np.array([self._intern(templates[i].text(numbers)) for i, *numbers in rows], np.int32)[place]
 
     def _intern(self, text: str) -> int:
         return self.ir.pools.extras.intern(text) if text else -1
@@ -202,7 +193,7 @@ class UnrolledText:
         some = changes[row]
         self.kept_references[mine[some]] = np.array(flags)[base[text[row[some]]] + number[some]]
 
-    # -- operands -------------------------------------------------------------------------------------------------------
+    # -- operands --------------------------------------------------------------------------------------------
 
     def _set_of(self, rows: Array) -> Array:
         """Return the set that operands name: that of the location, and only without one the set itself (rule R2)."""
@@ -250,7 +241,7 @@ class UnrolledText:
         return next((place for place, (_, name) in enumerate(layouts.entries(layout)) if name == key), -1)
 
     def _note(self, subjects: Subjects, result: expressions.Run, owner: Array, subject: Array) -> None:
-        """Note the first fault of each function among the results of a program; `owner` has the instructions in the result."""
+        """Note the first fault of each function among results; `owner` has the instructions in the result."""
         bad = np.flatnonzero(result.fault)
         if not len(bad):
             return
@@ -331,8 +322,8 @@ class UnrolledText:
         Returns
         -------
         sound, location, limit, given
-            Mask of the operands that can be placed, and the location of each; then for all operands of the batch how many elements
-            the location has, and the strides by dimension, each with a mask of those beyond 64 bits.
+            Mask of the operands that can be placed, and the location of each; then for all operands of the batch how
+            many elements the location has, and the strides by dimension, each with a mask of those beyond 64 bits.
         """
         operands, sets, locations = (self.ir.tables[name] for name in ("operands", "sets", "locations"))
         of = self._set_of(rows)

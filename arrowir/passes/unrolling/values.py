@@ -38,7 +38,7 @@ class Subjects:
 
 
 Given = Sequence[tuple[Array, Array | None]]
-"""Numbers that programs ask for: for each its value for each subject, and a mask of subjects where it does not fit 64 bits."""
+"""Numbers that programs ask for: each with a value per subject, and a mask of subjects where it leaves 64 bits."""
 
 
 class LoopValues:
@@ -96,7 +96,7 @@ class LoopValues:
                 yield cells, form.program, form.run(subject[cells], instance[cells])
 
     def at_depth(self, depth: int) -> Array:
-        """Return for each instance the value of the axis of the loop around it that has so many loops around its body."""
+        """Return for each instance the value of the axis of the loop around it whose body is so deep."""
         if depth not in self._at_depth:
             around = self.iterations.at_depth(depth)
             self._at_depth[depth] = np.where(around >= 0, self.iterations.value[around], 0)
@@ -131,7 +131,7 @@ class _Form:
         return table
 
     def _depths(self, axis: int | str) -> Array:
-        """Return how deep the body of the loop is whose axis is meant, for each row; -1 where it is not around the row."""
+        """Return how deep the body of the loop is whose axis each row means; -1 where it is not around the row."""
         values, subjects, rows = self.values, self.subjects, self.rows
         iterations, ir, block = values.iterations, values.ir, subjects.block[rows]
         if isinstance(axis, str):
