@@ -6,6 +6,7 @@ array once it stands in a table; a pass makes new arrays and shares the columns 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -154,7 +155,7 @@ class Pools:
 class Table:
     """The rows of one table. A column that is absent everywhere holds `None` instead of an array."""
 
-    __slots__ = ("columns", "length", "schema")
+    __slots__ = ("_present", "columns", "length", "schema")
 
     def __init__(self, name: str, columns: Mapping[str, Array | Strings | None], length: int | None = None) -> None:
         self.schema = schema.BY_NAME[name]
@@ -162,11 +163,13 @@ class Table:
         if length is None:
             length = next((len(c) for c in columns.values() if c is not None), 0)
         self.length = length
+        self._present: dict[str, bool] = {}
 
-    @classmethod
-    def empty(cls, name: str) -> "Table":
+    @staticmethod
+    @cache
+    def empty(name: str) -> "Table":
         """Return the table without rows."""
-        return cls(name, {c.name: no_rows(c) if c.kind == "text" else None for c in schema.BY_NAME[name].stored}, 0)
+        return Table(name, {c.name: no_rows(c) if c.kind == "text" else None for c in schema.BY_NAME[name].stored}, 0)
 
     @classmethod
     def of(cls, name: str, length: int, /, **columns: Array | Strings | int | None) -> "Table":
@@ -199,10 +202,14 @@ class Table:
 
     def present(self, name: str) -> bool:
         """Tell whether some cell of a column of numbers is present."""
-        column = self.columns[name]
-        if column is None or isinstance(column, Strings):
-            return column is not None
-        return bool((column != schema.NULLS[self.schema.column(name).kind]).any())
+        if name not in self._present:
+            column = self.columns[name]
+            if isinstance(column, np.ndarray):
+                null = schema.NULLS[self.schema.column(name).kind]
+                self._present[name] = bool(np.any(column != null))
+            else:
+                self._present[name] = column is not None
+        return self._present[name]
 
     def text(self, name: str = "name") -> Strings:
         """Return a text column; empty strings where it is absent."""

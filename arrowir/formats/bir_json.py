@@ -101,7 +101,9 @@ def read_documents(
         path = None if isinstance(source, bytes) else os.fsencode(source).decode(errors="replace")
         module = name if name is not None else "document" if path is None else stem(path)
         try:
-            part, rows = _read(pools, source, path, module, len(parts), begins)
+            # The parsed tree is gone when the collector comes back: it would walk all of it.
+            with _no_collector():
+                part, rows = _read(pools, source, path, module, len(parts), begins)
         except FormatError as error:
             if strict:
                 raise
@@ -120,28 +122,28 @@ def _read(
     """Read one document."""
     label = path or module
     text = content.decode(content.read_bytes(source, label), label)
-    with _no_collector():
-        document = json_text.parse(text, label)
-        reader = BirReader(pools, surrogates=_half_escape(text) is not None)
-        del text
-        try:
-            reader.read(document.value, name=module, source=path, stage=_stage(label))
-        except Wrong as error:
-            raise FormatError(error.message, path=label, json_path=error.path or "$") from None
-        about = About(module, module_id, dict(begins), reader.texts)
-        unknown = {name: codes.unknown for name, codes in reader.members.codes.items()}
-        value = document.value
-        found = [
-            *report_duplicates(document, about),
-            *report_values(unknown, value.get("arch"), value.get("version"), about),
-            *report(reader.findings, about),
-        ]
-        return assemble.part_of(reader), found
+    surrogates = _half_escape(text) is not None
+    document = json_text.parse(text, label)
+    del text
+    reader = BirReader(pools, surrogates=surrogates)
+    try:
+        reader.read(document.value, name=module, source=path, stage=_stage(label))
+    except Wrong as error:
+        raise FormatError(error.message, path=label, json_path=error.path or "$") from None
+    about = About(module, module_id, dict(begins), reader.texts)
+    unknown = {name: codes.unknown for name, codes in reader.members.codes.items()}
+    value = document.value
+    found = [
+        *report_duplicates(document, about),
+        *report_values(unknown, value.get("arch"), value.get("version"), about),
+        *report(reader.findings, about),
+    ]
+    return assemble.part_of(reader), found
 
 
 @contextmanager
 def _no_collector() -> Generator[None]:
-    """Switch the cyclic collector off: it would walk the growing tree again and again, and there are no cycles."""
+    """Switch the cyclic collector off: it would walk the growing tree again and again, in which there are no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:

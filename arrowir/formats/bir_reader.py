@@ -105,7 +105,7 @@ class BirReader:
         self.references: dict[str, list[int]] = {name: [] for name in schema.REFERRING}
         self.findings = Findings()
         self.functions: list[Unit] = []
-        self.calls = Calls(self)
+        self.calls = Calls()
         self.set_of: list[int] = []
         self._rests: dict[bytes | str, tuple[int, int, tuple[Reference, ...]]] = {}
         self._functions: dict[str, list[int]] = {}
@@ -180,7 +180,8 @@ class BirReader:
         for unit, (obj, path, _) in zip(self.functions, objects, strict=True):
             self._blocks(unit, obj.get("blocks"), f"{path}.blocks")
         self._queues(document.get("queues"))
-        self.calls.finish()
+        self.calls.finish(self)
+        self.members.forget_plans()
 
     def inside(self, path: str, read: Any, *args: Any) -> Any:
         """Call a reader; an error in it is seen from here."""
@@ -294,7 +295,7 @@ class BirReader:
             self._edges(obj, children, number, unit, block.axes)
             self._targets(obj, opcode, children, number, unit, block.siblings)
             if shape is not shapes.INSTRUCTION:
-                self.calls.add(obj, opcode, number, unit)
+                self.calls.add(obj, opcode, number, unit, surrogates=self.members.surrogates)
             for key in _AXES:
                 if key in children and isinstance(obj[key], dict):
                     axes = self.inside(key, self._axis, obj[key], number, unit, block.axes, axes)

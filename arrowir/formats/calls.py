@@ -32,13 +32,12 @@ class _Call:
 class Calls:
     """The calls of a module. They are resolved when all functions are there."""
 
-    def __init__(self, reader: "BirReader") -> None:
-        self._reader = reader
+    def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._callers: dict[str, set[int]] = {}
         """Functions with call-sites, by the name that these give."""
 
-    def add(self, obj: Json, opcode: Any, instruction: int, unit: "Unit") -> None:
+    def add(self, obj: Json, opcode: Any, instruction: int, unit: "Unit", *, surrogates: bool) -> None:
         """Keep the call that an instruction is."""
         key = _CALLEE[opcode]
         name = obj.get(key)
@@ -49,39 +48,40 @@ class Calls:
             for key, direction in _MAPS[opcode]
             for formal, actual in _pairs(obj.get(key), key)
         ]
-        if self._reader.members.surrogates:
+        if surrogates:
             check_name(name or "", key)
             for _, formal, actual, path in entries:
                 check_name(formal + actual, path)
         self._calls.append(_Call(instruction, unit, opcode, name, entries))
 
-    def finish(self) -> None:
+    def finish(self, reader: "BirReader") -> None:
         """Make the rows."""
         for call in self._calls:
             if call.opcode == "NKIKernel" and call.name is not None and call.unit.queue < 0:
                 self._callers.setdefault(call.name, set()).add(call.unit.function)
         for call in self._calls:
-            callees = [] if call.name is None else self._callees(call.name)
+            callees = [] if call.name is None else self._callees(reader, call.name)
             callee = callees[0] if callees else -1
             if call.name is not None:
                 name = -1
                 if callee < 0:
-                    name = self._reader.members.name_id(call.name, _CALLEE[call.opcode])
-                    self._unresolved(call, "function", call.name)
-                self._reader.append("calls", (call.instruction, callee, len(callees), name))
+                    name = reader.members.name_id(call.name, _CALLEE[call.opcode])
+                    self._unresolved(reader, call, "function", call.name)
+                reader.append("calls", (call.instruction, callee, len(callees), name))
             for entry in call.entries:
-                self._argument(call, callee, *entry)
+                self._argument(reader, call, callee, *entry)
 
-    def _callees(self, name: str) -> list[int]:
+    def _callees(self, reader: "BirReader", name: str) -> list[int]:
         """Return the functions that a call may mean: kernel functions, else others (rule R4)."""
-        named = self._reader.functions_named(name)
-        apart = [row for row in named if self._reader.functions[row].apart]
+        named = reader.functions_named(name)
+        apart = [row for row in named if reader.functions[row].apart]
         callers = self._callers.get(name, set())
         kernels = [row for row in named if row > 0 and name != "main" and callers - {row}]
         return apart or kernels or named
 
-    def _argument(self, call: _Call, callee: int, direction: int, formal: str, actual: str, path: str) -> None:
-        reader = self._reader
+    def _argument(
+        self, reader: "BirReader", call: _Call, callee: int, direction: int, formal: str, actual: str, path: str
+    ) -> None:
         formal_set = formal_register = location = own = register = name = -1
         if callee >= 0:
             storage = reader.functions[callee].storage
@@ -90,7 +90,7 @@ class Calls:
             if formal_set < 0:
                 formal_register = storage.registers.get(formal, -1)
                 if formal_register < 0:
-                    self._unresolved(call, "parameter of the callee", formal)
+                    self._unresolved(reader, call, "parameter of the callee", formal)
         storage = call.unit.storage
         side = storage.outputs if direction == vocab.DIRECTION_OUT else storage.inputs
         ambiguous = ""
@@ -107,7 +107,7 @@ class Calls:
             ambiguous = "register" if actual in storage.repeated_registers else ""
         if location < 0 and own < 0 and register < 0:
             name = reader.members.name_id(actual, path)
-            self._unresolved(call, "register" if formal_register >= 0 else _ANY, actual)
+            self._unresolved(reader, call, "register" if formal_register >= 0 else _ANY, actual)
         elif ambiguous:
             row = {"location": location, "set": own, "register": register}[ambiguous]
             reader.findings.add_ambiguous(call.unit.function, ambiguous, actual, row)
@@ -126,8 +126,8 @@ class Calls:
             ),
         )
 
-    def _unresolved(self, call: _Call, kind: str, name: str) -> None:
-        self._reader.findings.add_unresolved(call.unit.function, kind, name, ("instructions", call.instruction))
+    def _unresolved(self, reader: "BirReader", call: _Call, kind: str, name: str) -> None:
+        reader.findings.add_unresolved(call.unit.function, kind, name, ("instructions", call.instruction))
 
 
 def _pairs(value: Any, key: str) -> list[tuple[str, str]]:

@@ -190,6 +190,10 @@ class Members:
         self._patterns: dict[bytes | str, int] = {}
         self._shapes: dict[bytes | str, int] = {}
 
+    def forget_plans(self) -> None:
+        """Drop the plans, whose methods point back here: without that, only the cyclic collector could free this."""
+        self._plans.clear()
+
     def codes_of(self, name: str) -> Codes:
         """Return the codes of a vocabulary."""
         if name not in self.codes:

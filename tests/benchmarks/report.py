@@ -12,8 +12,8 @@ from typing import Any
 from tests.benchmarks.registry import Row
 
 PACKAGES = ("arrowir", "numpy", "polars", "pyarrow", "numba", "llvmlite", "orjson")
-HEADER = ("row", "median", "min", "max", "rate", "peak memory", "compared with", "ratio", "target")
-LEFT = (0, 6)
+HEADER = ("row", "median", "min", "max", "processor", "rate", "peak memory", "compared with", "ratio", "target")
+LEFT = (0, 7)
 """Columns that hold words."""
 
 
@@ -28,10 +28,10 @@ class Measured:
     error: str = ""
     """Why there are none."""
     seconds: list[float] = field(default_factory=list[float])
-    processor_seconds: list[float | None] = field(default_factory=list[float | None])
+    processor_seconds: list[float] = field(default_factory=list[float])
     peaks: list[int | None] = field(default_factory=list[int | None])
 
-    def add(self, seconds: float, processor_seconds: float | None, peak_bytes: int | None) -> None:
+    def add(self, seconds: float, processor_seconds: float, peak_bytes: int | None) -> None:
         """Add a run."""
         self.seconds.append(seconds)
         self.processor_seconds.append(processor_seconds)
@@ -41,6 +41,11 @@ class Measured:
     def median(self) -> float:
         """The median of the runs in seconds."""
         return median(self.seconds)
+
+    @property
+    def processor(self) -> float:
+        """The median of the processor time, on all threads together."""
+        return median(self.processor_seconds)
 
     @property
     def peak(self) -> int | None:
@@ -84,9 +89,9 @@ def text(about: dict[str, Any], found: Sequence[Measured], *, quick: bool = Fals
 def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[Sequence[str]]:
     """Return the lines of a row: one, and one more for each further peer."""
     if one.error:
-        return [(one.row.name, "failed", "", "", "", "", one.error, "", "")]
+        return [(one.row.name, "failed", "", "", "", "", "", one.error, "", "")]
     times = (seconds(one.median), seconds(min(one.seconds)), seconds(max(one.seconds)))
-    first = [one.row.name, *times, rate(one), size(one.peak)]
+    first = [one.row.name, *times, seconds(one.processor), rate(one), size(one.peak)]
     goals = [] if one.row.seconds is None else [("", "", _goal(one.median, one.row.seconds, seconds, quick))]
     goals += [
         (c.peer, f"{c.ratio:.2f}", "" if c.at_most is None else _goal(c.ratio, c.at_most, "{:g}".format, quick))
@@ -102,21 +107,32 @@ def markdown(found: Sequence[Measured]) -> str:
     Examples
     --------
     >>> print(markdown([]))
-    | row | median (min to max) | rate | peak memory | compared with | target |
-    |---|---|---|---|---|---|
+    | row | median (min to max) | processor | rate | peak memory | compared with | target |
+    |---|---|---|---|---|---|---|
     """
     by_name = {one.row.name: one for one in found}
-    lines = ["| row | median (min to max) | rate | peak memory | compared with | target |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| row | median (min to max) | processor | rate | peak memory | compared with | target |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in found:
         if one.error:
-            lines.append(f"| `{one.row.name}` | failed: {one.error} | | | | |")
+            lines.append(f"| `{one.row.name}` | failed: {one.error} | | | | | |")
             continue
         times = f"{seconds(one.median)} ({seconds(min(one.seconds))} to {seconds(max(one.seconds))})"
         compared = comparisons(one, by_name)
         ratios = ", ".join(f"{c.ratio:.2f} of `{c.peer}`" for c in compared)
         goals = [] if one.row.seconds is None else [f"at most {seconds(one.row.seconds)}"]
         goals += [f"at most {c.at_most:g} of `{c.peer}`" for c in compared if c.at_most is not None]
-        cells = (f"`{one.row.name}`", times, rate(one), size(one.peak), ratios, ", ".join(goals))
+        cells = (
+            f"`{one.row.name}`",
+            times,
+            seconds(one.processor),
+            rate(one),
+            size(one.peak),
+            ratios,
+            ", ".join(goals),
+        )
         lines.append(" ".join(f"| {cell}".rstrip() for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -126,8 +142,8 @@ def _goal(value: float, at_most: float, shown: Any, quick: bool) -> str:
     return f"at most {shown(at_most)}{verdict}"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines of equal columns.
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = LEFT) -> list[str]:
+    """Return rows of cells as lines of equal columns, numbers to the right.
 
     Examples
     --------
@@ -137,7 +153,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if k in LEFT else cell.rjust(width)
+            cell.ljust(width) if k in left else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -181,7 +197,7 @@ def rate(one: Measured) -> str:
 
 def listing(rows: Iterable[Row]) -> str:
     """Return the names of rows and what they measure."""
-    return "\n".join(aligned([(row.name, "", "", "", "", "", row.what) for row in rows]))
+    return "\n".join(aligned([(row.name, row.what) for row in rows], left=(0, 1)))
 
 
 # -- machine ---------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.benchmarks.memory import Peak, of_children, settle
 from tests.benchmarks.registry import Case, Inputs, rows
+from tests.benchmarks.usage import Peak, of_children, processor_seconds, settle
 
 RUN = "run"
 
@@ -47,14 +47,14 @@ def _timed(case: Case) -> tuple[dict[str, Any], Any]:
     if not case.collect:
         gc.disable()
     try:
-        used, start = time.process_time(), time.perf_counter()
+        used, start = processor_seconds(children=case.child), time.perf_counter()
         made = case.run(given)
-        seconds, used = time.perf_counter() - start, time.process_time() - used
+        seconds, used = time.perf_counter() - start, processor_seconds(children=case.child) - used
     finally:
         if collecting:
             gc.enable()
     top = of_children() if case.child else peak.bytes()
-    return {"seconds": seconds, "processor_seconds": None if case.child else used, "peak_bytes": top}, made
+    return {"seconds": seconds, "processor_seconds": used, "peak_bytes": top}, made
 
 
 def serve(case: Case, requests: Iterable[str], answers: TextIO) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import inputs, report, worker
-from tests.benchmarks.memory import Peak
 from tests.benchmarks.registry import Case, Inputs, Peer, Row, chosen, groups, rows
 from tests.benchmarks.report import Measured
 from tests.benchmarks.runner import main
+from tests.benchmarks.usage import Peak
 
 ROWS = rows()
 
@@ -122,11 +122,11 @@ def test_the_text_has_a_line_for_each_peer_and_says_whether_targets_are_met() ->
     begin = next(k for k, line in enumerate(lines) if line.startswith("row "))
     words = [" ".join(line.split()) for line in lines[begin + 1 :]]
     assert words == [
-        "one 500 ms 500 ms 500 ms 2.0 k instructions/s 1 MB at most 1.00 ms, missed",
+        "one 500 ms 500 ms 500 ms 500 ms 2.0 k instructions/s 1 MB at most 1.00 ms, missed",
         "two 0.50 at most 2, met",
         "three 2.00 at most 0.1, missed",
-        "two 1.00 s 1.00 s 1.00 s 1 MB",
-        "three 250 ms 250 ms 250 ms 1 MB",
+        "two 1.00 s 1.00 s 1.00 s 1.00 s 1 MB",
+        "three 250 ms 250 ms 250 ms 250 ms 1 MB",
         "four failed its process ended with code 1",
     ]
 
@@ -135,9 +135,9 @@ def test_the_table_of_the_documentation_has_the_same_figures() -> None:
     one = row("one", Peer("two", at_most=2), seconds=0.001)
     found = [measured(one, 0.5, 0.25, 1.0, amount=1000, unit="modules"), measured(row("two"), 1.0)]
     first, second = report.markdown(found).splitlines()[2:]
-    assert first.startswith("| `one` | 500 ms (250 ms to 1.00 s) | 2.0 k modules/s | 1 MB | 0.50 of `two` |")
+    assert first.startswith("| `one` | 500 ms (250 ms to 1.00 s) | 500 ms | 2.0 k modules/s | 1 MB | 0.50 of `two` |")
     assert first.endswith("| at most 1.00 ms, at most 2 of `two` |")
-    assert second == "| `two` | 1.00 s (1.00 s to 1.00 s) | | 1 MB | | |"
+    assert second == "| `two` | 1.00 s (1.00 s to 1.00 s) | 1.00 s | | 1 MB | | |"
 
 
 def test_quick_sizes_meet_and_miss_no_target() -> None:

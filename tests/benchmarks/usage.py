@@ -1,4 +1,4 @@
-"""Peak memory of a process, from a moment on."""
+"""What a run uses beside time on the clock: memory and processor time, of the process or of its children."""
 
 import ctypes
 import gc
@@ -49,6 +49,12 @@ class Peak:
 def of_children() -> int:
     """Return the most memory that any one child process held, of those that have ended."""
     return _lifetime(resource.RUSAGE_CHILDREN)
+
+
+def processor_seconds(*, children: bool) -> float:
+    """Return the processor time used so far, on all threads together; of child processes once they have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _lifetime(who: int) -> int:
