@@ -54,7 +54,8 @@ format: $(DEV_READY) ## rewrite the code in the project's format and mend what c
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(DEV_READY) ## build the documentation into site/, every warning an error
+docs: $(DEV_READY) ## renew the generated pages and outputs, build the documentation into site/, every warning an error
+	$(BIN)/python -m docs.generator
 	$(BIN)/mkdocs build --quiet --strict
 
 bench: $(DEV_READY) ## run the benchmarks

@@ -11,9 +11,12 @@ import io
 import re
 import shlex
 import tempfile
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from arrowir import passes
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +67,7 @@ def refreshed(page: str, name: str) -> str:
     pieces: list[str] = []
     place = 0
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _registry():
         (Path(folder) / "data").symlink_to(ROOT / "data")
         with contextlib.chdir(folder):
             for number, block in enumerate(known):
@@ -79,6 +82,17 @@ def refreshed(page: str, name: str) -> str:
                     pieces += [page[place : output.start], f"```text\n{tidied(said)}```\n"]
                     place = output.end
     return "".join([*pieces, page[place:]])
+
+
+@contextlib.contextmanager
+def _registry() -> Generator[None]:
+    """Take back what is registered inside: pages must not know of each other's passes."""
+    before = passes.names()
+    try:
+        yield
+    finally:
+        for name in set(passes.names()).difference(before):
+            passes.unregister(name)
 
 
 def tidied(text: str) -> str:

@@ -3,6 +3,7 @@
 import gc
 import gzip
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from arrowir import layouts
 from arrowir.diagnostics import ArrowIRError, FormatError
 from arrowir.formats import json_text, targets
 from arrowir.formats.bir_json import read_documents, read_json, stem, to_json, write_json
+from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.json_text import Number, dump, indented, member_path, parse
+from arrowir.store import Pools
 from arrowir.testing.assertions import assert_valid
 from tests.documents import block, compact, function, instruction, load, loop, module, operand, register, storage
 
@@ -305,3 +308,21 @@ def test_dtypes_of_columns() -> None:
     ir = read_json(ROOT / "data/generated/tiny.json")
     table = ir.tables["operands"]
     assert (table["kind"].dtype, table["offset"].dtype, table["set_id"].dtype) == (np.int16, np.int64, np.int32)
+
+
+def test_a_reader_is_freed_without_the_cyclic_collector() -> None:
+    reader = BirReader(Pools())
+    reader.read(
+        parse(compact(module(function("f", [storage("a")], [instruction("I")])))).value,
+        name="",
+        source=None,
+        stage=None,
+    )
+    gone = weakref.ref(reader), weakref.ref(reader.members)
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        del reader
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        (gc.enable if was else gc.disable)()

@@ -1,0 +1,371 @@
+"""Compute kernels: the compiled loop does what the plain one does, and there is always one that runs."""
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+
+import arrowir_kernels
+from arrowir_kernels import jit
+from arrowir_kernels.jit import Kernel
+
+ROOT = Path(__file__).parents[2]
+Arguments = tuple[Any, ...]
+
+
+def offsets(random: Generator, rows: int) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum(random.integers(0, 6, rows)))).astype(np.int64)
+
+
+def letters(random: Generator, size: int, alphabet: bytes = b"ab.:_") -> np.ndarray:
+    return random.choice(np.frombuffer(alphabet, np.uint8), size)
+
+
+def names(random: Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    begins = offsets(random, rows)
+    return begins, letters(random, int(begins[-1]))
+
+
+def cut(random: Generator, first: int, second: int, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return runs of rows, each within one of two parts, some of them empty."""
+    in_first = random.random(runs) < 0.5
+    start = np.where(in_first, random.integers(0, first, runs), first + random.integers(0, second, runs))
+    end = np.where(in_first, first, first + second)
+    return start.astype(np.int64), random.integers(0, end - start + 1).astype(np.int64)
+
+
+def two_parts(random: Generator) -> tuple[int, int, int]:
+    return int(random.integers(1, 40)), int(random.integers(1, 40)), int(random.integers(0, 12))
+
+
+def keys(random: Generator, rows: int, below: int = 50) -> np.ndarray:
+    return random.integers(-1, below, rows).astype(np.int32)
+
+
+def for_copy_bytes(random: Generator) -> Arguments:
+    a, b, runs = two_parts(random)
+    start, length = cut(random, a, b, runs)
+    first, second = (random.integers(0, 256, n).astype(np.uint8) for n in (a, b))
+    return first, second, start, length, np.zeros(int(length.sum()), np.uint8)
+
+
+def for_shift_runs(random: Generator) -> Arguments:
+    a, b, runs = two_parts(random)
+    start, length = cut(random, a, b, runs)
+    shift = random.integers(-9, 9, runs).astype(np.int64)
+    return keys(random, a), keys(random, b), start, length, shift, np.zeros(int(length.sum()), np.int32)
+
+
+def for_map_runs(random: Generator) -> Arguments:
+    a, b, runs = two_parts(random)
+    start, length = cut(random, a, b, runs)
+    shift = random.integers(0, 50, runs).astype(np.int64)
+    places = random.integers(-1, 1000, 100).astype(np.int32)
+    return keys(random, a), keys(random, b), start, length, shift, places, np.zeros(int(length.sum()), np.int32)
+
+
+def for_number_runs(random: Generator) -> Arguments:
+    begins = np.cumsum(random.integers(0, 9, 2 * int(random.integers(0, 12))))
+    start, end = begins[0::2].astype(np.int64), begins[1::2].astype(np.int64)
+    value = random.integers(0, 2**31 - 200, len(start)).astype(np.int64)
+    return start, end - start, value, np.full(200, -1, np.int32)
+
+
+def for_fill_runs(random: Generator) -> Arguments:
+    length = random.integers(0, 9, int(random.integers(0, 12))).astype(np.int64)
+    dtype = random.choice([np.int8, np.int16, np.int32, np.int64])
+    value = random.integers(-9, 9, len(length)).astype(dtype)
+    return length, random.random(len(length)) < 0.5, value, np.zeros(int(length.sum()), dtype)
+
+
+def for_measure_names(random: Generator) -> Arguments:
+    a, b, runs = two_parts(random)
+    start, length = cut(random, a, b, runs)
+    extra = random.integers(0, 9, runs).astype(np.int64)
+    return offsets(random, a), offsets(random, b), start, length, extra, np.zeros(int(length.sum()) + 1, np.int64)
+
+
+def for_fill_names(random: Generator) -> Arguments:
+    a, b, runs = two_parts(random)
+    start, length = cut(random, a, b, runs)
+    first, second, prefixes = names(random, a), names(random, b), names(random, 4)
+    prefix = random.integers(-1, 4, runs).astype(np.int64)
+    extra = np.where(prefix < 0, 0, np.diff(prefixes[0])[np.maximum(prefix, 0)])
+    begins = np.zeros(int(length.sum()) + 1, np.int64)
+    arrowir_kernels.measure_names.plain(first[0], second[0], start, length, extra, begins)
+    return *first, *second, start, length, prefix, *prefixes, begins, np.zeros(int(begins[-1]), np.uint8)
+
+
+def for_free_suffixes(random: Generator) -> Arguments:
+    rows = int(random.integers(0, 60))
+    scope = random.integers(0, 2, rows).astype(np.int32)
+    fresh = (np.arange(rows) >= random.integers(0, rows + 1)).astype(np.int8)
+    size = 1 << (2 * rows).bit_length()
+    tables = (np.zeros(size, np.uint64), np.zeros(size, np.int32), np.zeros(size, np.int32))
+    return *names(random, rows), scope, fresh, *tables, np.zeros(rows, np.int32)
+
+
+def for_hash_names(random: Generator) -> Arguments:
+    rows = int(random.integers(0, 60))
+    scope = random.integers(0, 5, rows).astype(np.int64)
+    return *names(random, rows), scope, ord("_"), np.zeros(rows, np.uint64)
+
+
+def for_prefix_hits(random: Generator) -> Arguments:
+    prefixes, rows = names(random, 6), int(random.integers(0, 60))
+    hashes = np.zeros(6, np.uint64)
+    wrapping(arrowir_kernels.hash_names.plain)(*prefixes, np.zeros(6, np.int64), ord("_"), hashes)
+    scope = random.integers(0, 2, rows).astype(np.int64)
+    return *names(random, rows), scope, ord("_"), np.sort(hashes), np.zeros(rows, np.int8)
+
+
+def numbers(random: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows = int(random.integers(1, 20))
+    source = random.integers(0, rows, int(random.integers(0, 60))).astype(np.int64)
+    number = random.choice([-1, 0, 9, 10, 99, 100, 2**31, 2**62], len(source)).astype(np.int64)
+    return *names(random, rows), source, number
+
+
+def for_measure_numbered(random: Generator) -> Arguments:
+    begins, _, source, number = numbers(random)
+    return begins, source, number, np.zeros(len(source) + 1, np.int64)
+
+
+def for_fill_numbered(random: Generator) -> Arguments:
+    from arrowir_kernels.numbered import measure_numbered
+
+    begins, data, source, number = numbers(random)
+    made = np.zeros(len(source) + 1, np.int64)
+    measure_numbered.plain(begins, source, number, made)
+    return begins, data, source, number, ord("-"), made, np.zeros(int(made[-1]), np.uint8)
+
+
+CASES: dict[str, Callable[[Generator], Arguments]] = {
+    name.removeprefix("for_"): made for name, made in globals().items() if name.startswith("for_")
+}
+
+
+def all_kernels() -> dict[str, Kernel[Any, Any]]:
+    """Every compute kernel of the package, whether it is exported or not."""
+    found: dict[str, Kernel[Any, Any]] = {}
+    for info in pkgutil.iter_modules(arrowir_kernels.__path__):
+        module = importlib.import_module(f"arrowir_kernels.{info.name}")
+        found |= {name: value for name, value in vars(module).items() if isinstance(value, Kernel)}
+    return found
+
+
+KERNELS = all_kernels()
+TABLES = {"free_suffixes": (4, 5, 6)}
+"""Arguments that a loop works in, beside the last one, which each fills."""
+
+
+def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return function(*arguments)
+
+    return call
+
+
+def results(function: Callable[..., Any], arguments: Arguments, *, read_only: bool) -> list[bytes]:
+    """Run on copies, of which those that are not to be written may be made read-only; return all arrays."""
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    written = {len(copies) - 1, *TABLES.get(function.__name__, ())}
+    if read_only:
+        for number, argument in enumerate(copies):
+            if isinstance(argument, np.ndarray) and number not in written:
+                argument.setflags(write=False)
+    wrapping(function)(*copies)
+    for number, argument in enumerate(copies):
+        if number not in written and isinstance(argument, np.ndarray):
+            assert np.array_equal(argument, arguments[number])
+    return [a.tobytes() for a in copies if isinstance(a, np.ndarray)]
+
+
+def test_every_kernel_has_a_case() -> None:
+    assert set(KERNELS) == set(CASES)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_x01_compiled_and_plain_agree_on_writable_and_read_only_arrays(name: str) -> None:
+    kernel = KERNELS[name]
+    compiled, plain = kernel.compiled, kernel.plain
+    compiled.__name__ = name
+    wrote = False
+    for seed in range(40):
+        arguments = CASES[name](np.random.default_rng(seed))
+        expected = results(plain, arguments, read_only=False)
+        assert results(plain, arguments, read_only=True) == expected
+        assert results(compiled, arguments, read_only=False) == expected
+        assert results(compiled, arguments, read_only=True) == expected
+        wrote |= expected[-1] != arguments[-1].tobytes()
+    assert wrote
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64, np.float64, bool])
+def test_copy_runs_takes_every_dtype(dtype: type) -> None:
+    random = np.random.default_rng(3)
+    first, second = ((random.random(n) * 200 - 100).astype(dtype) for n in (20, 10))
+    start, length = np.array([25, 0, 20, 7, 29]), np.array([5, 20, 0, 1, 1])
+    out = np.empty(27, dtype)
+    arrowir_kernels.copy_runs(first, second, start, length, out)
+    both = np.concatenate((first, second))
+    assert np.array_equal(out, np.concatenate([both[a : a + n] for a, n in zip(start, length, strict=True)]))
+
+
+# by hand: what each loop is for
+
+
+def test_shift_runs_leaves_absent_keys() -> None:
+    out = np.zeros(4, np.int32)
+    first, second = np.array([4, -1, 5], np.int32), np.array([6, -1], np.int32)
+    arrowir_kernels.shift_runs(first, second, np.array([1, 3]), np.array([2, 2]), np.array([10, -1]), out)
+    assert out.tolist() == [-1, 15, 5, -1]
+
+
+def test_map_runs_looks_up_what_is_present() -> None:
+    out = np.zeros(4, np.int32)
+    first, places = np.array([0, -1, 1], np.int32), np.array([7, 8, 9], np.int32)
+    arrowir_kernels.map_runs(first, first[:0], np.array([0, 1]), np.array([2, 2]), np.array([1, 0]), places, out)
+    assert out.tolist() == [8, -1, -1, 8]
+
+
+def test_number_runs_counts_on() -> None:
+    out = np.full(6, -1, np.int32)
+    arrowir_kernels.number_runs(np.array([1, 4]), np.array([2, 1]), np.array([7, 0]), out)
+    assert out.tolist() == [-1, 7, 8, -1, 0, -1]
+
+
+# which loop runs
+
+
+def double(values: np.ndarray, out: np.ndarray) -> None:
+    for row in range(len(values)):
+        out[row] = values[row] * 2
+
+
+def doubled(kernel: Kernel[Any, Any], rows: int = 3) -> list[int]:
+    out = np.zeros(rows, np.int64)
+    kernel(np.arange(rows), out)
+    return out.tolist()
+
+
+def test_small_work_does_not_import_numba() -> None:
+    script = """
+    import sys
+    import numpy as np
+    from arrowir_kernels import number_runs
+    from arrowir_kernels.jit import THRESHOLD
+    for rows in (10, THRESHOLD):
+        out = np.zeros(rows, np.int32)
+        number_runs(np.array([0]), np.array([rows]), np.array([5]), out)
+        assert out[-1] == rows + 4
+        print("numba" in sys.modules)
+    """
+    assert python(script).split() == ["False", "True"]
+
+
+def test_numba_missing_is_one_warning_per_loop_and_the_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    kernel = jit.kernel(double)
+    with pytest.warns(RuntimeWarning, match="numba is not installed") as caught:
+        found = [doubled(kernel) for _ in range(2)]
+    assert found == [[0, 2, 4]] * 2
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_numba_switched_off_runs_the_plain_loop(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
+    calls: list[int] = []
+
+    def counted(values: np.ndarray, out: np.ndarray) -> None:
+        calls.append(len(values))
+        double(values, out)
+
+    assert doubled(jit.kernel(counted), 40_000)[-1] == 79_998
+    assert calls == [40_000]
+
+
+def python(script: str, **environment: str) -> str:
+    """Run a script in a process of its own; warnings are printed."""
+    paths = os.pathsep.join([str(ROOT / "kernels"), str(ROOT)])
+    known = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", textwrap.dedent(script)],
+        env={**known, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+LOOP = """
+import numpy as np
+from arrowir_kernels.jit import kernel
+
+
+def fill(values, out):
+    for row in range(len(values)):
+        out[row] = values[row] * 3
+
+
+fill = kernel(fill)
+"""
+
+RUN = """
+import numpy as np, sys
+sys.path.insert(0, {folder!r})
+import loops
+for _ in range(2):
+    out = np.zeros(40_000, np.int64)
+    loops.fill(np.arange(40_000), out)
+    assert out[-1] == 3 * 39_999
+print("done", loops.fill.compiled is not loops.fill.plain)
+"""
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Path:
+    """A module with one loop, in a folder of its own."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "loops.py").write_text(LOOP)
+    return tmp_path / "code"
+
+
+def test_x04_a_cache_folder_that_cannot_be_written_is_one_warning(loops: Path, tmp_path: Path) -> None:
+    # Files stand where Numba would make its folders; that stops a privileged user as well.
+    (loops / "__pycache__").write_text("in the way")
+    (tmp_path / "home").write_text("in the way")
+    home = str(tmp_path / "home")
+    environment = {"HOME": home, "XDG_CACHE_HOME": home, "PYTHONDONTWRITEBYTECODE": "1"}
+    said = python(RUN.format(folder=str(loops)), **environment)
+    assert said.count("RuntimeWarning") == 1
+    assert "NUMBA_CACHE_DIR" in said
+    assert "done True" in said
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "garbage"])
+@pytest.mark.parametrize("suffix", [".nbc", ".nbi"])
+def test_a_damaged_cache_file_is_survived(loops: Path, tmp_path: Path, damage: str, suffix: str) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert python(RUN.format(folder=str(loops)), **environment) == "done True\n"
+    files = list((tmp_path / "cache").rglob(f"*{suffix}"))
+    assert files
+    for file in files:
+        data = file.read_bytes()
+        file.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "garbage": b"\x80garbage"}[damage])
+    assert python(RUN.format(folder=str(loops)), **environment) == "done True\n"
+    assert python(RUN.format(folder=str(loops)), **environment) == "done True\n"
