@@ -94,18 +94,25 @@ def frame(ir: "IR", name: str) -> "pl.DataFrame":
     for declared in schema.BY_NAME[name].columns:
         if declared.of == "layouts":
             continue
-        if declared.kind == "code":
-            values = ir.array(name, declared.name)
-            names = ir.pools.of(declared).texts
-            codes = pl.from_arrow(array(values, "code"))
-            assert isinstance(codes, pl.Series)
-            series.append(codes.cast(pl.UInt32).cat.to(pl.Enum(names)).alias(declared.name))
+        if declared.kind in ("code", "pooled") and declared.of != "shapes":
+            ids = pl.from_arrow(array(ir.array(name, declared.name), declared.kind))
+            assert isinstance(ids, pl.Series)
+            series.append(_spelled(ids.cast(pl.UInt32), declared, ir.pools.of(declared).texts))
             continue
         made = pl.from_arrow(column(ir, name, declared))
         assert isinstance(made, pl.Series)
-        if declared.kind == "pooled" and declared.of != "shapes":
-            made = made.cast(pl.String)
         if declared.of == "shapes":
             made = made.cast(pl.List(pl.Int64))
         series.append(made.alias(declared.name))
     return pl.DataFrame(series)
+
+
+def _spelled(ids: "pl.Series", declared: schema.Column, texts: list[str]) -> "pl.Series":
+    """Return ids as what they stand for: codes as an Enum over their vocabulary, pooled text as strings."""
+    import polars as pl
+
+    if declared.kind == "code":
+        return ids.cat.to(pl.Enum(texts)).alias(declared.name)
+    if ids.null_count() == len(ids):
+        return pl.Series(declared.name, [None], dtype=pl.String).new_from_index(0, len(ids))
+    return pl.Series(declared.name, texts, dtype=pl.String).gather(ids)

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -328,7 +327,8 @@ def members_of(text: str) -> dict[str, str]:
     return found
 
 
-_piece = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\[\]{},:]+|[\[\]{},:]').findall
+# A string with the colon behind it where it is a key, an empty list or object, a bracket or comma, another scalar.
+_piece = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*":?|\[\]|\{\}|[\[\]{},]|[^"\[\]{},:]+').findall
 
 
 def indented(text: str, indent: int) -> str:
@@ -357,17 +357,23 @@ def indented(text: str, indent: int) -> str:
      "b": {}
     }
     """
-    pieces: list[str] = _piece(text)
+    breaks = ["\n"]
     out: list[str] = []
     level = 0
-    for before, piece in pairwise(["", *pieces]):
-        if piece in ("]", "}"):
-            level -= 1
-            if before not in ("[", "{"):
-                out.append("\n" + " " * (indent * level))
-        elif before in ("[", "{", ","):
-            out.append("\n" + " " * (indent * level))
-        out.append(": " if piece == ":" else piece)
-        if piece in ("[", "{"):
+    for piece in _piece(text):
+        first = piece[0]
+        if first in "[{" and len(piece) == 1:
             level += 1
+            if level == len(breaks):
+                breaks.append("\n" + " " * (indent * level))
+            out.append(piece + breaks[level])
+        elif first in "]}":
+            level -= 1
+            out.append(breaks[level] + piece)
+        elif first == ",":
+            out.append(piece + breaks[level])
+        elif piece[-1] == ":":
+            out.append(piece + " ")
+        else:
+            out.append(piece)
     return "".join(out)

@@ -92,6 +92,7 @@ def read_file(folder: Path, file: dataset.File, table: str) -> pa.Table:
         If a column is missing or has another type.
     """
     path = folder / file.path
+    # The digest comes first: a damaged footer can make Parquet's own reader end the process.
     data = dataset.content_of(folder, file)
     wanted = [f for f in columns.fields(table) if f.is_read]
     try:

@@ -4,7 +4,7 @@ import ast
 import dataclasses
 import inspect
 import sys
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def names_of(module: str) -> tuple[str, ...]:
 
 def summary(thing: object) -> str:
     """Return the first paragraph of a docstring, without its full stop."""
-    text = inspect.getdoc(thing) or ""
+    text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
     return text.split("\n\n")[0].replace("\n", " ").replace("``", "`").removesuffix(".")
 
 
@@ -136,7 +136,7 @@ def signature(name: str, thing: object) -> str:
         made = vars(thing).get("__init__")
         found = None if made is None else _definition(made)
         return f"{name}({_arguments(found.args, method=True)})" if isinstance(found, ast.FunctionDef) else name
-    found = None if isinstance(thing, property) else _definition(thing)
+    found = None if isinstance(thing, property | cached_property) else _definition(thing)
     if not isinstance(found, ast.FunctionDef):
         return name
     method = "." in getattr(thing, "__qualname__", "")
@@ -153,7 +153,7 @@ def _members(cls: type) -> list[tuple[str, object]]:
     for name, value in vars(cls).items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         plain = getattr(plain, "__wrapped__", plain)
-        listed = inspect.isfunction(plain) or isinstance(plain, property)
+        listed = inspect.isfunction(plain) or isinstance(plain, property | cached_property)
         if listed and not name.startswith("_") and not (cls is arrowir.IR and name in schema.BY_NAME):
             found.append((name, plain))
     return found
@@ -185,7 +185,7 @@ def _below(module: str, name: str) -> str:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(t, ast.Name) and t.id == name for t in targets) and isinstance(after, ast.Expr):
             return str(ast.literal_eval(after.value)).split("\n\n")[0].replace("\n", " ").removesuffix(".")
-    return ""
+    return "see [diagnostics](diagnostics.md)" if name == "CODES" else ""
 
 
 def page() -> str:

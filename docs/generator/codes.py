@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from arrowir import passes
@@ -64,6 +65,7 @@ ADVICE: dict[str, tuple[str, str]] = {
 """For each code the rules that speak of it, and what a user can do."""
 
 
+@cache
 def makers() -> dict[str, list[str]]:
     """Return for each code which parts of arrowir name it: `reading` or passes."""
     found: dict[str, set[str]] = defaultdict(set)

@@ -111,7 +111,7 @@ def run_python(block: Block, name: str, namespace: dict[str, Any]) -> str:
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
             if value is not None:
-                print(value)
+                said.write(f"{value}\n")
     return said.getvalue()
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +83,7 @@ RULES: dict[str, str] = {
     "N17": "the tensor map beside a module is renamed along",
     "N18": "nothing else changes",
     "N19": "a warning for an output that the kernel never writes",
-    "N20": "several call-sites in one block are expanded one after the other",
+    "N20": "several call-sites in one block split it one after the other",
 }
 """What each rule says, in short."""
 
@@ -90,6 +91,7 @@ LIMITS: dict[str, str] = {
     "N1": "a kernel that calls kernels is refused in this version (`not_supported`)",
     "N13": "in this version such a kernel is refused (`not_supported`)",
     "N17": "in this version the file is left alone",
+    "N20": "it is about bodies of several blocks, which this version refuses",
     "P2": "in this version never",
 }
 """Where this version falls short of a rule, and what it does instead."""
@@ -98,6 +100,7 @@ _FOLDERS = ("rules", "properties", "unit", "faults", "oracle")
 _TEST = re.compile(r"^ *def test((?:_[a-z]\d+)+)_", re.MULTILINE)
 
 
+@cache
 def tests_of_rules(root: Path = ROOT) -> dict[str, list[str]]:
     """Return for each rule the files with tests that are named after it, those in `tests/rules` alone if there are any."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -553,23 +553,3 @@ def test_an_interrupted_replacement_in_two_steps_is_read_and_mended(folder: Path
     parquet.write_parquet(tables.build(OTHER), folder)
     assert tables.contents(parquet.read_parquet(folder)) == tables.contents(tables.build(OTHER))
     assert [p.name for p in folder.parent.iterdir()] == ["out"]
-
-
-def test_only_errors_of_the_package_leave_it(folder: Path) -> None:
-    """Random bytes in place of a file, with digests that fit: still an error of the package."""
-    chance, errors = random.Random(1), 0
-    for table in ("modules", "references", "diagnostics", "patterns"):
-        path = folder / table / "part-00000.parquet"
-        data = path.read_bytes()
-        for _ in range(12):
-            broken = bytearray(data)
-            for _ in range(3):
-                broken[chance.randrange(len(broken))] = chance.randrange(256)
-            path.write_bytes(broken)
-            sign(folder)
-            found = _read(folder)
-            if isinstance(found, str):
-                assert f"{table}/part-00000.parquet: " in found
-                errors += 1
-            path.write_bytes(data)
-    assert errors > 20

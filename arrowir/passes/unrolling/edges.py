@@ -70,6 +70,8 @@ class UnrolledEdges:
         self.ir = self.loops.ir
         self.faults = faults
         self.values = LoopValues(iterations, shard_id)
+        self._waiting: list[tuple[Array, Array, list[tuple[str, str]]]] = []
+        """Faults of loops' edges: edges, instances, code and message; whether they are met depends on the loops' roots."""
         self.alive = iterations.count[self.loops.block] > 0
         gap = np.zeros(len(self.alive), bool)
         seen = self.loops.seen[self.loops.block[self.loops.rows]]  # also in a loop of which nothing comes
@@ -135,9 +137,14 @@ class UnrolledEdges:
 
     def _edge_fault(self, k: int, code: str, message: str) -> None:
         """Note a fault that an edge has in each instance: it is met in the first."""
-        owner = int(self.edges.owner[k])
-        first = self.iterations.first[self.loops.block[owner]]
-        self._fault(k, int(first), code, message)
+        block = int(self.loops.block[self.edges.owner[k]])
+        first = int(self.iterations.first[block])
+        self.mode[k] = _GONE
+        if self.iterations.is_loop[self.edges.owner[k]]:
+            instances = np.arange(first, first + int(self.iterations.count[block]))
+            self._waiting.append((np.full(len(instances), k), instances, [(code, message)] * len(instances)))
+        else:
+            self._fault(k, first, code, message)
 
     def _fault(self, k: int, instance: int, code: str, message: str) -> None:
         """Note a fault of an edge in an instance; edges of a loop are looked at after those of what it holds."""
@@ -149,8 +156,14 @@ class UnrolledEdges:
             after = 1 + int(iterations.depth.max()) - int(iterations.depth[self.loops.block[owner]])
         names, on = self.ir.pools.names, int(self.edges.on[k])
         name = names[int(self.edges.name[k])] if on < 0 else self.ir.tables["instructions"].text()[on]
-        self.mode[k] = _GONE
         self.faults.add(Fault((1, place, after, k), code, f"the dependency on `{name}` {message}", owner))
+
+    def _settle(self, ends: "_Ends") -> None:
+        """Note the faults of loops' edges: they are met where the loop has a root, which they would go to."""
+        for source, instance, found in self._waiting:
+            count = ends.roots(self.edges.owner[source], instance)[1]
+            for k in np.flatnonzero(count)[:1].tolist():
+                self._fault(int(source[k]), int(instance[k]), *found[k])
 
     def loop_rows(self, rows: Array) -> Array:
         """Return how many rows come of loop instructions in one instance of their block."""
@@ -170,7 +183,7 @@ class UnrolledEdges:
         own, of_loops = keeps[~of_loop], keeps[of_loop]
         on_loop = self._on_loop(own)
         found, looser = self._of_instructions(own[~on_loop]), own[on_loop]
-        if not len(of_loops) and not len(looser):
+        if not len(of_loops) and not len(looser) and not self._waiting:
             return self._ordered(found.owner, found.source, found.on, None)
         on_loops = self._of_instructions(looser)
         # Of loops: for each instance of the block that the loop stands in.
@@ -270,21 +283,17 @@ class UnrolledEdges:
 
     def _value_faults(self, source: Array, instance: Array, fault: Array) -> None:
         """Note the first fault of each function among index expressions."""
-        if not len(source):
-            return
         owner = self.edges.owner[source]
-        place = self.iterations.begin[instance] + self.iterations.within[owner]
-        loop = self.iterations.is_loop[owner]
-        place[loop] += self.loop_rows(owner[loop]) - 1
-        depth = np.where(loop, -self.iterations.depth[self.loops.block[owner]], -(2**31))
-        for k in first_places(self.ir.array("instructions", "function_id")[owner], place, depth, source).tolist():
-            code = expressions.FAULTS[int(fault[k])]
-            self._fault(
-                int(source[k]),
-                int(instance[k]),
-                code,
-                f"has an index that cannot be worked out: {expressions.EXPLAINED[code]}",
-            )
+        of_loop = self.iterations.is_loop[owner]
+        place = self.iterations.place(owner, instance)
+        for k in first_places(
+            self.ir.array("instructions", "function_id")[owner[~of_loop]], place[~of_loop], source[~of_loop]
+        ):
+            at = int(np.flatnonzero(~of_loop)[k])
+            self._fault(int(source[at]), int(instance[at]), *_explained(int(fault[at])))
+        for k in np.unique(source[of_loop]).tolist():
+            mine = source == k
+            self._waiting.append((source[mine], instance[mine], [_explained(f) for f in fault[mine].tolist()]))
 
     # -- edges of and on loops -------------------------------------------------------------------------------
 
@@ -296,8 +305,9 @@ class UnrolledEdges:
         on_least = depth_of[edges.on[on_loops.source]]
         of_least = depth_of[edges.owner[of_loops.source]]
         of_least[target_loop] = np.minimum(of_least, depth_of[np.maximum(edges.on[of_loops.source], 0)])[target_loop]
-        on = edges.on[of_loops.source][target_loop]
-        involved = np.unique(np.concatenate((edges.owner[of_loops.source], edges.on[on_loops.source], on)))
+        loops = [edges.owner[of_loops.source], edges.on[on_loops.source], edges.on[of_loops.source][target_loop]]
+        loops += [edges.owner[source] for source, _, _ in self._waiting]
+        involved = np.unique(np.concatenate(loops))
         ends = _Ends(self, involved)
         done = plain
         for depth in sorted(set(depth_of[involved].tolist()), reverse=True):
@@ -305,6 +315,7 @@ class UnrolledEdges:
             mine = on_least == depth
             done = done.join(self._to_sinks(on_loops.owner[mine], on_loops.source[mine], on_loops.on[mine], ends))
             done = done.join(self._from_roots(of_loops.pick(of_least == depth), ends))
+        self._settle(ends)
         return self._ordered(done.owner, done.source, done.on, done.level)
 
     def _rows_at(self, source: Array, target: Array) -> Array:
@@ -429,6 +440,11 @@ class _Ends:
                 most = int(totals.argmax())
                 raise TooManyEdges(int(loop_row[function == most][0]), int(totals[most]))
         return (np.concatenate(rows)[expand(first, count)] if rows else np.zeros(0, np.int64)), count
+
+
+def _explained(fault: int) -> tuple[str, str]:
+    code = expressions.FAULTS[fault]
+    return code, f"has an index that cannot be worked out: {expressions.EXPLAINED[code]}"
 
 
 def _distance(text: str) -> int:
