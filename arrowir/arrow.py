@@ -95,16 +95,24 @@ def frame(ir: "IR", name: str) -> "pl.DataFrame":
         if declared.of == "layouts":
             continue
         if declared.kind in ("code", "pooled") and declared.of != "shapes":
-            ids = pl.from_arrow(array(ir.array(name, declared.name), declared.kind))
-            assert isinstance(ids, pl.Series)
+            ids = pl.Series(_Exported(array(ir.array(name, declared.name), declared.kind)))
             series.append(_spelled(ids.cast(pl.UInt32), declared, ir.pools.of(declared).texts))
             continue
-        made = pl.from_arrow(column(ir, name, declared))
-        assert isinstance(made, pl.Series)
+        made = pl.Series(_Exported(column(ir, name, declared)))
         if declared.of == "shapes":
             made = made.cast(pl.List(pl.Int64))
         series.append(made.alias(declared.name))
     return pl.DataFrame(series)
+
+
+class _Exported:
+    """An array behind the Arrow C interface alone: Polars takes it over without importing more of pyarrow."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self.values.__arrow_c_array__(requested_schema)
 
 
 def _spelled(ids: "pl.Series", declared: schema.Column, texts: list[str]) -> "pl.Series":

@@ -48,7 +48,8 @@ def order() -> str:
     """Return the default pipeline as a table."""
     lines = ["| order | pass | options | in this version |", "|---|---|---|---|"]
     for step in DEFAULT:
-        chosen = ", ".join(f"`{k}={v}`" for k, v in step.options.items()) or (f"if {step.only_if}" if step.only_if else "")
+        condition = [f"if {step.only_if}"] if step.only_if else []
+        chosen = ", ".join([*(f"`{k}={v}`" for k, v in step.options.items()), *condition])
         name = f"[`{step.name}`]({step.name}.md)" if step.available else f"`{step.name}`"
         lines.append(f"| {step.order} | {name} | {chosen} | {'yes' if step.available else 'left out'} |")
     return "\n".join(lines)

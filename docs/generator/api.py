@@ -6,6 +6,7 @@ import inspect
 import sys
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import arrowir
@@ -41,8 +42,24 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """Public names of modules that have no `__all__`."""
 
-METHODS = ("IR", "PassResult", "RunResult", "Pass", "ModuleBuilder", "FunctionBuilder", "Body", "Tensor", "Edit", "Runs")
+METHODS = (
+    "IR",
+    "PassResult",
+    "RunResult",
+    "Pass",
+    "ModuleBuilder",
+    "FunctionBuilder",
+    "Body",
+    "Tensor",
+    "Edit",
+    "Runs",
+)
 """Classes whose public methods and properties are listed as well."""
+
+
+ABOUT = """\
+Of arrowir {}: public names, how each is called, and what it does. `help(name)` shows parameters, errors and
+examples. What does not stand here is an inner matter and may change."""
 
 
 def names_of(module: str) -> tuple[str, ...]:
@@ -57,7 +74,7 @@ def summary(thing: object) -> str:
     return text.split("\n\n")[0].replace("\n", " ").replace("``", "`").removesuffix(".")
 
 
-# -- signatures, from the code ------------------------------------------------------------------------------------------
+# -- signatures, from the code ----
 
 
 @cache
@@ -144,7 +161,7 @@ def signature(name: str, thing: object) -> str:
     return f"{name}({_arguments(found.args, method=method)}){returns}"
 
 
-# -- entries -----------------------------------------------------------------------------------------------------------
+# -- entries ----
 
 
 def _members(cls: type) -> list[tuple[str, object]]:
@@ -181,7 +198,7 @@ def _entry(module: str, name: str, shown: set[object]) -> list[str]:
 def _below(module: str, name: str) -> str:
     """Return the docstring that stands below the assignment of a name."""
     body = _tree(module).body
-    for node, after in zip(body, body[1:], strict=False):
+    for node, after in pairwise(body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(t, ast.Name) and t.id == name for t in targets) and isinstance(after, ast.Expr):
             return str(ast.literal_eval(after.value)).split("\n\n")[0].replace("\n", " ").removesuffix(".")
@@ -192,8 +209,7 @@ def page() -> str:
     """Return the page of public names."""
     parts = [
         "# Python names",
-        f"Of arrowir {arrowir.__version__}: public names, how each is called, and what it does. `help(name)` shows parameters,\n"
-        "errors and examples. What does not stand here is an inner matter and may change.",
+        ABOUT.format(arrowir.__version__),
     ]
     shown: set[object] = set()
     for module, about in MODULES:

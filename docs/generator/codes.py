@@ -65,6 +65,16 @@ ADVICE: dict[str, tuple[str, str]] = {
 """For each code the rules that speak of it, and what a user can do."""
 
 
+ABOUT = """\
+Every failure and every surprise is a row of a diagnostics table: module, pass, severity, code, message, the
+compiler's own code where it has one, and what the row is about, by name and id. `ir.diagnostics` has the rows of
+reading, `result.diagnostics` those of passes; a run of the command writes both to `diagnostics.parquet`.
+
+An *error* fails its module, and the command ends with exit code 1. So it does after one that is *not fatal*, which
+leaves its module in the pipeline. A *warning* was survived, a *note* is for the curious. Codes are stable: filter
+by them."""
+
+
 @cache
 def makers() -> dict[str, list[str]]:
     """Return for each code which parts of arrowir name it: `reading` or passes."""
@@ -109,12 +119,7 @@ def page() -> str:
     lines = [
         "# Diagnostics",
         "",
-        "Every failure and every surprise is a row of a diagnostics table: module, pass, severity, code, message, the compiler's\n"
-        "own code where it has one, and what the row is about, by name and id. `ir.diagnostics` has the rows of reading,\n"
-        "`result.diagnostics` those of passes; a run of the command writes both to `diagnostics.parquet`.",
-        "",
-        "An *error* fails its module, and the command ends with exit code 1. One that is *not fatal* does so too, but leaves its\n"
-        "module in the pipeline. A *warning* was survived, a *note* is for the curious. Codes are stable: filter by them.",
+        ABOUT,
         "",
         "| code | severity | meaning | what to do | made by | rules | compiler code |",
         "|---|---|---|---|---|---|---|",

@@ -1,8 +1,8 @@
 """Examples in the pages: they are run, and what they print stands below them.
 
-A ```` ```python ```` block is run, all of a page in one namespace; as in a notebook, the value of a last expression is
-printed. A ```` ```console ```` block holds shell commands. A ```` ```text ```` block right below either is the output, which
-the generator writes; a console block is only run when it has one.
+A ```` ```python ```` block is run, all of a page in one namespace; as in a notebook, the value of a last expression
+is printed. A ```` ```console ```` block holds shell commands. A ```` ```text ```` block right below either is the
+output, which the generator writes; a console block is only run when it has one.
 """
 
 import ast
@@ -40,7 +40,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def output_of(page: str, known: list[Block], number: int) -> Block | None:
-    """Return the block with the output of a block, if it has one: the next one, with nothing but blank lines between."""
+    """Return the block with the output of a block, if it has one: the next one, with blank lines alone between."""
     if number + 1 < len(known):
         after = known[number + 1]
         if after.language == "text" and not page[known[number].end : after.start].strip():

@@ -16,7 +16,15 @@ COLUMNS: tuple[tuple[str, ...], ...] = (
 """Where tables stand: columns from left to right, each from top to bottom."""
 
 WIDTH, GAP_X, GAP_Y, LINE, PAD = 168, 36, 14, 16, 8
-HUES = {"modules": 210, "functions": 260, "blocks": 25, "instructions": 145, "sets": 335, "locations": 310, "registers": 50}
+HUES = {
+    "modules": 210,
+    "functions": 260,
+    "blocks": 25,
+    "instructions": 145,
+    "sets": 335,
+    "locations": 310,
+    "registers": 50,
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ def _box(box: Box) -> str:
     for number, (name, of) in enumerate(box.keys):
         y = 24 + LINE * (number + 1)
         parent = box.table.parent == name
-        shown = name if of.removesuffix("s") in name or of == "any" else f"{name} → {of if of != box.table.name else 'itself'}"
+        target = "itself" if of == box.table.name else of
+        shown = name if of.removesuffix("s") in name or of == "any" else f"{name} → {target}"
         hue = HUES.get(of)
         fill = "#444" if hue is None else f"hsl({hue} 55% 32%)"
         weight = ' font-weight="bold"' if parent else ""
@@ -103,17 +112,18 @@ def svg() -> str:
     placed = boxes()
     width = max(b.x for b in placed.values()) + WIDTH + PAD
     height = max(b.y + b.height for b in placed.values()) + PAD
+    size = f'width="{width}" height="{height}"'
     style = (
         "text{font-family:ui-monospace,Menlo,Consolas,monospace}.name{font-size:13px;font-weight:bold;fill:#222}"
         ".key{font-size:12px}.box{fill:#fff;stroke:#8a929c}.own{fill:none;stroke:#7a828c;stroke-width:1.4}"
     )
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-            ' role="img" aria-label="tables and the keys between them">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}>',
+            "<title>tables and the keys between them</title>",
             f"<style>{style}</style>",
-            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-            '<path d="M0 0L8 4L0 8Z" fill="#7a828c"/></marker></defs>',
+            '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">',
+            '<path d="M0 0L8 4L0 8Z" fill="#7a828c"/></marker>',
             *(_line(placed[a], placed[b]) for a, b in owners()),
             *(_box(b) for b in placed.values()),
             "</svg>",

@@ -100,9 +100,14 @@ _FOLDERS = ("rules", "properties", "unit", "faults", "oracle")
 _TEST = re.compile(r"^ *def test((?:_[a-z]\d+)+)_", re.MULTILINE)
 
 
+ABOUT = """\
+What arrowir does is fixed by short rules, which docstrings, tests and these pages call by name. This page has each of
+them in a line. A test whose name begins with a rule's, like `test_m3_...` in the files below `tests/`, pins it."""
+
+
 @cache
-def tests_of_rules(root: Path = ROOT) -> dict[str, list[str]]:
-    """Return for each rule the files with tests that are named after it, those in `tests/rules` alone if there are any."""
+def files_by_rule(root: Path = ROOT) -> dict[str, list[str]]:
+    """Return for each rule the files with tests named after it, those in `tests/rules` alone if there are any."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for folder in _FOLDERS:
         for path in sorted((root / "tests" / folder).glob("test_*.py")):
@@ -114,7 +119,7 @@ def tests_of_rules(root: Path = ROOT) -> dict[str, list[str]]:
 
 def table(rules: Iterable[str]) -> str:
     """Return a table of some rules: what each says, and the tests that are named after it."""
-    tests = tests_of_rules()
+    tests = files_by_rule()
     lines = ["| rule | what | tests |", "|---|---|---|"]
     for rule in rules:
         what = RULES[rule] + (f"; *{LIMITS[rule]}*" if rule in LIMITS else "")
@@ -132,8 +137,7 @@ def page() -> str:
     """Return the page that lists all rules."""
     parts = [
         "# Rules",
-        "What arrowir does is fixed by short rules, which docstrings, tests and these pages call by name. This page has each\n"
-        "of them in a line. A test whose name begins with a rule's, like `test_m3_...` in the files below `tests/`, pins it.",
+        ABOUT,
     ]
     for letter, title in GROUPS.items():
         parts += [f"## {letter}: {title}", table(of_group(letter))]

@@ -3,6 +3,23 @@
 from arrowir import schema, vocabulary
 from arrowir.schema import Column
 
+POOLED = {"names": "string", "shapes": "list of int64", "extras": "JSON text", "layouts": "layout"}
+"""What readers see of pooled text, by pool."""
+
+ABOUT_TABLES = """\
+Each table is a Polars frame under its name (`ir.instructions`), an Arrow table in `ir.to_arrow()`, and a view of
+`ir.sql`. Frames and views leave out columns of type *layout*, which only the JSON writer needs. *Derived* columns
+are worked out from others when they are first asked for. An *id* is a row number: see the
+[data model](../data-model.md)."""
+
+ABOUT_LISTS = """\
+Closed lists of BIR. Tables hold a value's *code*, its place in the list; *number* is what the compiler counts, where
+that is known. A value that is not in its list is kept: it gets the next free code of the batch, and reading notes it
+(`unknown_value`)."""
+
+ABOUT_KEYS = """\
+A key with `!` must be there, as far as is known; what stands behind `=` is meant where the key is absent. Keys are in
+`ir.attributes(opcode)` as typed columns. Abstract opcodes are classes of others: no instruction should have one."""
 
 
 def type_of(column: Column) -> str:
@@ -14,7 +31,7 @@ def type_of(column: Column) -> str:
     elif column.kind == "code":
         text = f"code, [`{column.of}`](vocabularies.md#{column.of})" if column.of in vocabulary.VOCABULARIES else "code"
     elif column.kind == "pooled":
-        text = {"names": "string", "shapes": "list of int64", "extras": "JSON text", "layouts": "layout"}[column.of or ""]
+        text = POOLED[column.of or ""]
     else:
         text = {"int": "int64", "flag": "bool", "text": "string", "list": "list of {step, num}"}[column.kind]
     return text if column.nullable else f"{text}, never null"
@@ -34,16 +51,14 @@ def tables_page() -> str:
     """Return the page of all tables."""
     parts = [
         "# Tables",
-        "Each table is a Polars frame under its name (`ir.instructions`), an Arrow table in `ir.to_arrow()`, and a view of\n"
-        "`ir.sql`. Frames and views leave out columns of type *layout*, which only the JSON writer needs. *Derived* columns are\n"
-        "worked out from others when they are first asked for. An *id* is a row number: see the [data model](../data-model.md).",
+        ABOUT_TABLES,
         f"Schema version {schema.SCHEMA_VERSION}.",
     ]
     for table in schema.TABLES:
         about = f"{table.meaning[0].upper()}{table.meaning[1:]}."
         if table.parent is not None:
             owner = table.column(table.parent).of
-            about += f" Rows are grouped by `{table.parent}`: those of one row of [`{owner}`](#{owner}) stand together, in order."
+            about += f" Rows are grouped by `{table.parent}`: those of one row of [`{owner}`](#{owner}) stand together."
         if table.children:
             about += f" JSON members that other tables hold: {', '.join(f'`{c}`' for c in table.children)}."
         rows = ["| name | type | meaning |", "|---|---|---|"]
@@ -129,7 +144,8 @@ def _escaped(text: object) -> str:
 
 def _key_text(key: vocabulary.Key) -> str:
     mark = "!" if key.required else ""
-    default = "" if key.default is None else f" = {str(key.default).lower() if isinstance(key.default, bool) else key.default}"
+    value = str(key.default).lower() if isinstance(key.default, bool) else key.default
+    default = "" if key.default is None else f" = {value}"
     return f"`{_escaped(key.name)}{mark}: {_escaped(key.type)}{_escaped(default)}`"
 
 
@@ -167,9 +183,8 @@ def _values(name: str) -> str:
     return "\n".join(lines)
 
 
-STORED_LISTS: tuple[str, ...] = tuple(
-    dict.fromkeys(c.of for t in schema.TABLES for c in t.columns if c.kind == "code" and c.of in vocabulary.VOCABULARIES)
-)
+_CODES = [c.of for t in schema.TABLES for c in t.columns if c.kind == "code" and c.of in vocabulary.VOCABULARIES]
+STORED_LISTS: tuple[str, ...] = tuple(dict.fromkeys(_CODES))
 """Vocabularies of columns, in the order of the tables."""
 
 
@@ -177,15 +192,12 @@ def vocabularies_page() -> str:
     """Return the page of all vocabularies."""
     parts = [
         "# Vocabularies",
-        "Closed lists of BIR. Tables hold a value's *code*, its place in the list; *number* is what the compiler counts, where\n"
-        "that is known. A value that is not in its list is kept: it gets the next free code of the batch, and reading notes it\n"
-        "(`unknown_value`).",
+        ABOUT_LISTS,
         "## arch",
         "Architectures, lowest level first. Names are matched in exact case.",
         _archs(),
         "## opcode",
-        "A key with `!` must be there, as far as is known; what stands behind `=` is meant where the key is absent. Keys are in\n"
-        "`ir.attributes(opcode)` as typed columns. Abstract opcodes are classes of others, and no instruction should have one.",
+        ABOUT_KEYS,
         _opcodes(),
     ]
     others = [name for name in STORED_LISTS if name != "opcode"]

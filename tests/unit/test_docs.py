@@ -185,7 +185,7 @@ def test_rules_that_the_code_names_are_listed_and_have_tests() -> None:
     for path in sorted((ROOT / "arrowir").rglob("*.py")):
         for found in named_in.findall(read(path)):
             assert set(re.findall(r"[A-Z]\d+", found)) <= rules.RULES.keys(), f"{named(path)}: rules {found}"
-    assert set(rules.RULES) - rules.tests_of_rules().keys() - rules.LIMITS.keys() == set()
+    assert set(rules.RULES) - rules.files_by_rule().keys() - rules.LIMITS.keys() == set()
 
 
 # -- pages as pages ----

@@ -71,7 +71,7 @@ class UnrolledEdges:
         self.faults = faults
         self.values = LoopValues(iterations, shard_id)
         self._waiting: list[tuple[Array, Array, list[tuple[str, str]]]] = []
-        """Faults of loops' edges: edges, instances, code and message; whether they are met depends on the loops' roots."""
+        """Faults of loops' edges: edges, instances, code and message; a loop without roots meets none."""
         self.alive = iterations.count[self.loops.block] > 0
         gap = np.zeros(len(self.alive), bool)
         seen = self.loops.seen[self.loops.block[self.loops.rows]]  # also in a loop of which nothing comes
