@@ -1,7 +1,7 @@
 """Columns as Arrow arrays and Polars series: views over the same memory, with nulls where cells are absent."""
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,10 +95,10 @@ def frame(ir: "IR", name: str) -> "pl.DataFrame":
         if declared.of == "layouts":
             continue
         if declared.kind in ("code", "pooled") and declared.of != "shapes":
-            ids = pl.Series(_Exported(array(ir.array(name, declared.name), declared.kind)))
+            ids = _taken(array(ir.array(name, declared.name), declared.kind))
             series.append(_spelled(ids.cast(pl.UInt32), declared, ir.pools.of(declared).texts))
             continue
-        made = pl.Series(_Exported(column(ir, name, declared)))
+        made = _taken(column(ir, name, declared))
         if declared.of == "shapes":
             made = made.cast(pl.List(pl.Int64))
         series.append(made.alias(declared.name))
@@ -113,6 +113,13 @@ class _Exported:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         return self.values.__arrow_c_array__(requested_schema)
+
+
+def _taken(values: pa.Array) -> "pl.Series":
+    import polars as pl
+
+    exported: Any = _Exported(values)
+    return pl.Series(exported)
 
 
 def _spelled(ids: "pl.Series", declared: schema.Column, texts: list[str]) -> "pl.Series":
