@@ -44,9 +44,15 @@ class Box:
 
 def keys_of(table: Table) -> tuple[tuple[str, str], ...]:
     """Return the stored keys of a table with what they point at; `any` where another column says that."""
-    found = [(c.name, c.of) for c in table.stored if c.kind == "id" and c.of in schema.BY_NAME]
-    found += [(c.name, "any") for c in table.stored if c.kind == "id" and c.of is None]
-    return tuple((name, of) for name, of in found if name != "call_chain_id" and of is not None)
+    found: list[tuple[str, str]] = []
+    for column in table.stored:
+        if (
+            column.kind == "id"
+            and column.name != "call_chain_id"
+            and (column.of is None or column.of in schema.BY_NAME)
+        ):
+            found.append((column.name, column.of or "any"))
+    return tuple(found)
 
 
 def boxes() -> dict[str, Box]:

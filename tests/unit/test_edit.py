@@ -1,6 +1,5 @@
 """Runs and edits, against a twin that goes row by row; choosing and joining modules."""
 
-import json
 import random
 from collections import defaultdict
 from itertools import pairwise
@@ -272,6 +271,7 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
         ]
     chains = [-1, *(counts["call_chains"] + n for n in range(copies - 1))]
     edit = Edit(ir, added_tables(ir, added), copies)
+    edit.keep("call_chains", Runs.of(np.array([counts["call_chains"], 0]), np.array([copies - 1, counts["call_chains"]])))
     for table in ("instructions", "sets", "registers"):
         listed = [(a, n, 0) for a, n in pieces(chance, counts[table], 0.8)]
         listed += [(counts[table], len(added.get(table, [])), 0)]
@@ -322,6 +322,20 @@ def test_an_edit_is_what_it_says_row_by_row(seed: int) -> None:
         assert made[table] == expected[table], table
     assert frozen(ir) == held
     assert (set(old), bool(added)) == (set(schema.STORED), True)
+
+
+def test_rows_that_are_added_alone_stand_behind_the_old_ones() -> None:
+    rows = random_rows(5, modules=1, size=4)
+    ir = tables.build(rows)
+    assert ir.count("call_chains") > 1
+    more = [row | {"parent_id": None} for row in rows["call_chains"][:2]]
+    made = contents(Edit(ir, added_tables(ir, {"call_chains": more})).build())
+    assert made["call_chains"] == [*rows_of(ir, "call_chains"), *more]
+    assert made["instructions"] == rows_of(ir, "instructions")
+
+
+def rows_of(ir: IR, table: str) -> list[Row]:
+    return contents(ir)[table]
 
 
 def contents_of_added(ir: IR, edit: Edit) -> Rows:

@@ -31,7 +31,7 @@ SIDEWAYS = {("verify", "analyse"), ("library", "build"), ("build", "formats"), (
 # `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results of passes
 # have notebook displays in the same way.
 FACADE = "ir"
-LAZY = {("passes", "display")}
+LAZY = {("passes", "display"), ("passes", "formats")}  # rule R7 is about names as they would be written
 # The public names, bound lazily to wherever they live.
 PUBLIC = "__init__"
 
@@ -119,7 +119,8 @@ def violation(found: Import) -> str | None:
     if imported == PUBLIC:
         return f"{found}: import the module that defines the name, not the public package"
     above, below = LEVELS[importer], LEVELS[imported]
-    if below < above or (found.lazy and (importer == FACADE or (importer, imported) in LAZY)):
+    lazily = found.lazy and (importer == FACADE or (importer, imported) in LAZY)
+    if below < above or lazily:
         return None
     if below > above:
         return f"{found}: imports run downward only"
@@ -263,8 +264,8 @@ def test_a_wrong_import_is_reported(importer: str, source: str, reason: str) -> 
     ("importer", "source"),
     [
         ("arrowir.ir", "import arrowir.schema"),
-        ("arrowir.ir", "import arrowir.table"),
-        ("arrowir.ir", "def text(self):\n    import arrowir.text"),
+        ("arrowir.ir", "import arrowir.store"),
+        ("arrowir.ir", "def text(self):\n    import arrowir.listing"),
         ("arrowir.edit", "import arrowir_kernels.copy_runs"),
         ("arrowir.verify", "import arrowir.analyse"),
         ("arrowir.passes.unroll", "import arrowir.passes.base"),
