@@ -17,8 +17,17 @@ _SCANNER = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers of any si
 
 
 def dump(value: Any) -> str:
-    """Return compact JSON text of a value."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return compact JSON text of a value; halves of surrogate pairs, which are no text, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() or _is_text(text) else json.dumps(value, separators=(",", ":"))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def fill(text: str, names: list[str]) -> str:
@@ -61,7 +70,15 @@ def parse(text: str) -> Any:
     The answer is shared by all callers: it must not be changed.
     """
     parts = text.split(PLACEHOLDER)
-    return json.loads(parts[0] + "".join(f'"\\u0001{k}"{part}' for k, part in enumerate(parts[1:])))
+    numbered = parts[0] + "".join(f'"\\u0001{k}"{part}' for k, part in enumerate(parts[1:]))
+    try:
+        return json.loads(numbered)
+    except ValueError:  # an integer of more digits than Python converts: it stays text, nothing computes with it
+        return json.loads(numbered, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) < 4000 else digits
 
 
 @lru_cache(65536)

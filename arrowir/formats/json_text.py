@@ -14,6 +14,9 @@ MAX_DEPTH = 10_000
 MAX_VALUE_DEPTH = 200
 """Levels that a value kept as text may have."""
 
+_SAFE_DIGITS = 640
+"""Digits that `int` takes however low the interpreter's limit has been set."""
+
 Pairs = list[tuple[str, Any]]
 
 _space = re.compile(r"[ \t\n\r]*").match
@@ -112,7 +115,7 @@ def _float(literal: str) -> float | Number:
 
 
 def _integer(literal: str) -> int | Number:
-    return Number(literal) if literal == "-0" or len(literal) > 4000 else int(literal)
+    return Number(literal) if literal == "-0" or len(literal) > _SAFE_DIGITS else int(literal)
 
 
 def _parse_deep(text: str, scalars: json.JSONDecoder, keep: Callable[[Pairs], dict[str, Any]]) -> Any:

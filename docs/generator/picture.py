@@ -44,15 +44,8 @@ class Box:
 
 def keys_of(table: Table) -> tuple[tuple[str, str], ...]:
     """Return the stored keys of a table with what they point at; `any` where another column says that."""
-    found: list[tuple[str, str]] = []
-    for column in table.stored:
-        if (
-            column.kind == "id"
-            and column.name != "call_chain_id"
-            and (column.of is None or column.of in schema.BY_NAME)
-        ):
-            found.append((column.name, column.of or "any"))
-    return tuple(found)
+    ids = [c for c in table.stored if c.kind == "id" and c.name != "call_chain_id"]
+    return tuple((c.name, c.of or "any") for c in ids)
 
 
 def boxes() -> dict[str, Box]:

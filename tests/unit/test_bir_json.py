@@ -3,6 +3,7 @@
 import gc
 import gzip
 import json
+import sys
 import weakref
 from pathlib import Path
 
@@ -284,6 +285,17 @@ def test_the_deep_parser_refuses_what_the_fast_one_refuses(text: str, monkeypatc
     with pytest.raises(FormatError) as slow:
         parse(text)
     assert slow.value.offset == fast.value.offset
+
+
+def test_long_integers_do_not_hang_on_the_limit_of_the_interpreter() -> None:
+    limit = sys.get_int_max_str_digits()
+    text = f"[{'7' * 639},{'7' * 700},-{'7' * 5000},1]"
+    try:
+        for digits in (640, limit):
+            sys.set_int_max_str_digits(digits)
+            assert dump(parse(text).value) == text
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 def test_indented_text_is_that_of_the_standard_library() -> None:
