@@ -88,6 +88,8 @@ CODES: dict[str, Code] = _codes(
     Code("immediate_out_of_range", "error", "a symbolic immediate names no element of its list"),
     Code("predicated_instruction", "error", "an instruction has predicates"),
     Code("predicated_dependency", "error", "an unroll dependency has predicates"),
+    Code("bad_distance", "error", "a loop-carried dependency has a distance that is no integer of at least 1"),
+    Code("unknown_dtype", "error", "the size of a symbolic operand's dtype is not known"),
     Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
 )
 

@@ -134,7 +134,8 @@ class Edit:
             if parent is not None and parent in self.runs:
                 self.runs[table.name] = self._children(table.name, self.runs[parent])
             elif len(self.added[table.name]):
-                self.runs[table.name] = Runs.whole(self.rows(table.name))
+                old = self.ir.count(table.name)
+                self.runs[table.name] = Runs.of(np.array([0, old]), np.array([old, self.rows(table.name) - old]))
 
     def _children(self, table: str, parents: Runs) -> Runs:
         parent = schema.BY_NAME[table].parent

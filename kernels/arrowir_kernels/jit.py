@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import update_wrapper
+from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -81,13 +82,14 @@ def _wrapping(function: Callable[P, R]) -> Callable[P, R]:
 
 def _surviving(cached: Callable[P, R], function: Callable[P, R], options: dict[str, Any]) -> Callable[P, R]:
     """Compile afresh when the cache holds a damaged file: loading it fails before anything has run."""
-    import pickle
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         nonlocal chosen
         try:
             return chosen(*args, **kwargs)
-        except (EOFError, pickle.UnpicklingError, ImportError, AttributeError):
+        except Exception as error:
+            if not _from_cache(error.__traceback__):
+                raise
             import numba
 
             chosen = numba.njit(**options)(function)
@@ -95,3 +97,12 @@ def _surviving(cached: Callable[P, R], function: Callable[P, R], options: dict[s
 
     chosen = cached
     return call
+
+
+def _from_cache(traceback: TracebackType | None) -> bool:
+    """Tell whether an exception came out of Numba's cache."""
+    while traceback is not None:
+        if traceback.tb_frame.f_globals.get("__name__") == "numba.core.caching":
+            return True
+        traceback = traceback.tb_next
+    return False

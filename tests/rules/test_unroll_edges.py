@@ -165,6 +165,18 @@ def test_u7_edges_between_a_loop_and_what_it_holds() -> None:
     assert [edges(outcome, name) for name in ("a-0", "a-1", "z")] == [["b-0", "b-1", "b-1"]] * 2 + [["b-0", "b-1"]]
 
 
+def test_u7_an_edge_on_itself_makes_a_row_no_root_but_leaves_it_a_sink() -> None:
+    nest = loop("L", "i", (0, 2, 1), op("a", dependencies=["a"]), dependencies=["p"])
+    outcome = unrolled(op("p"), nest, op("z", dependencies=["L"]))
+    assert [edges(outcome, name) for name in ("a-0", "a-1", "z")] == [["a-0"], ["a-1"], ["a-0", "a-1"]]
+
+
+def test_u7_faults_of_a_loops_edges_are_met_at_its_roots() -> None:
+    bad = {UNROLL: [["p", "Flow", [constant(1)]]]}
+    assert fault(op("p"), loop("L", "i", (0, 2, 1), op("a"), **bad)) == "index_rank_mismatch"
+    assert unrolled(op("p"), loop("L", "i", (0, 2, 1), op("a", dependencies=["a"]), **bad)).status == "changed"
+
+
 def test_u7_own_edges_first_then_those_of_inner_loops() -> None:
     inner = loop("M", "j", (0, 1, 1), op("a", dependencies=["x"], loop_carried_dependencies=["q"]), dependencies=["y"])
     outer = loop("L", "i", (0, 1, 1), inner, dependencies=["z"], unroll_dependencies=[["x", "Anti", []]])

@@ -17,6 +17,7 @@ from arrowir.ir import IR
 from arrowir.runs import Runs, concat_tables, copy_text, expand, join_text, lookup, parallel, slab
 from arrowir.store import Strings, Table
 from arrowir.testing.assertions import assert_valid
+from arrowir_kernels import jit
 from tests import tables
 from tests.single_pass import frozen
 from tests.tables import Row, Rows, contents, random_rows
@@ -335,7 +336,9 @@ def test_rows_that_are_added_alone_stand_behind_the_old_ones() -> None:
     ir = tables.build(rows)
     assert ir.count("call_chains") > 1
     more = [row | {"parent_id": None} for row in rows["call_chains"][:2]]
-    made = contents(Edit(ir, added_tables(ir, {"call_chains": more})).build())
+    with patch.object(jit.Kernel, "__call__", lambda kernel, *arguments: kernel.plain(*arguments)):
+        # Plain loops check their indices.
+        made = contents(Edit(ir, added_tables(ir, {"call_chains": more})).build())
     assert made["call_chains"] == [*rows_of(ir, "call_chains"), *more]
     assert made["instructions"] == rows_of(ir, "instructions")
 

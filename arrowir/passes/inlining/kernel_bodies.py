@@ -140,7 +140,8 @@ def canonicalise(ir: IR, sites: Sites, shard_id: int, errors: FirstErrors) -> tu
     if wanted.any():
         expansion = expand(ir, wanted, shard_id)
         fail.unrolling(expansion.failures)
-        moved = np.flatnonzero(wanted[callees])
+        fail.lost(expansion.ir, wanted[callees])
+        moved = np.flatnonzero(wanted[callees] & fail.kept(expansion.ir))
         added, runs = _take(ir, expansion.ir, callees[moved])
         _, count[moved], block[moved] = _rows(expansion.ir, callees[moved])
         start[moved] = ir.count("instructions") + runs["instructions"].begins[:-1]
@@ -284,6 +285,19 @@ class _BodyErrors:
         for function, found in failures.items():
             site = int(self.first[body[function]])
             self.errors.add(BODY, 2, np.array([site]), self.sites.module[[site]], lambda _, found=found: found)
+
+    def kept(self, canonical: IR) -> Array:
+        """Tell which callees are still there after canonicalisation; functions keep their places."""
+        return self.callees < canonical.count("functions")
+
+    def lost(self, canonical: IR, wanted: Array) -> None:
+        """Fail callees that canonicalisation took away."""
+        self.fail(
+            2,
+            wanted & ~self.kept(canonical),
+            "callee_lost",
+            lambda b: f"Cannot find lowering function {self.name(b)} after unroll",
+        )
 
     def control_flow(self, bodies: Bodies) -> None:
         """Refuse a Return before the end, a branch to the entry block, and blocks inside instructions."""

@@ -386,8 +386,12 @@ class _Ends:
         self._sinks: dict[int, Array] = {}
 
     def find(self, depth: int, done: _Spread) -> None:
-        """Find the ends of the loops of a depth, given the edges of and on deeper ones."""
-        iterations, loops, edges = self.edges.iterations, self.edges.loops, self.edges.edges
+        """Find the ends of the loops of a depth.
+
+        `done` has the edges of instructions and deeper loops alone: those of and on these loops, or loops around them,
+        do not count.
+        """
+        iterations, loops = self.edges.iterations, self.edges.loops
         of_depth = self.involved[iterations.depth[loops.block[self.involved]] == depth]
         needed = np.zeros(len(loops.rows), bool)
         needed[loops.number[of_depth]] = True
@@ -400,9 +404,6 @@ class _Ends:
         of_row = region[iterations.instance]
         inside = np.flatnonzero((done.on >= 0) & (of_row[done.owner] >= 0))
         inside = inside[of_row[done.owner[inside]] == of_row[done.on[inside]]]
-        # Edges of and on the loop itself, or one around it, do not count.
-        on_depth = iterations.depth[loops.block[edges.on[done.source[inside]]]]
-        inside = inside[(on_depth > depth) & (done.level[inside] > depth)]
         dependent = np.zeros(iterations.rows, bool)
         dependent[done.owner[inside]] = True
         needed_by_others = np.zeros(iterations.rows, bool)
