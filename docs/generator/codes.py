@@ -29,7 +29,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     "reservation_overlaps": ("M8", "reserve before memory is allocated, or move the locations that are named"),
     "unassigned_tensor_id": ("M5", "give every location of the set a `tensor_id` of 0 or more"),
     "no_callee": ("N4", "let `func` name a function of the module"),
-    "callee_lost": ("N3", "not produced by this version: its steps never lose the function"),
+    "callee_lost": ("N3", "report it: unrolling took the kernel function away"),
     "ambiguous_callee": ("R4", "give the functions different names"),
     "recursive_kernel": ("N1", "break the cycle that the message names"),
     "call_site_skipped": ("N2", "nothing: a later run with the other `allocated`, or with null, takes it"),

@@ -540,3 +540,17 @@ def test_n3_n8_n14_the_sample_module() -> None:
     assert (last["outs"][0]["memref"], last["outs"][0]["memsetref"]) == ("output0", "output0_set")
     assert outcome.doc["nki_functions"] == {"functions": []}
     assert inline(document, allocated=False).status == "unchanged"
+
+
+def test_n3_a_callee_that_is_gone_after_unrolling_fails_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    from arrowir.passes.inlining import kernel_bodies
+    from arrowir.passes.unroll import Expansion
+
+    nothing = air.read_json(json.dumps(module(function("other", []))).encode())
+    monkeypatch.setattr(kernel_bodies, "expand", lambda *_: Expansion(nothing, {}))
+    ir = read(bare(loop("L", "i", (0, 2, 1), op("K"))))
+    result = air.passes.inline_nki_kernel(ir)
+    (message,) = result.messages
+    assert result.status.to_list() == ["failed"]
+    assert (message.code, message.compiler_code) == ("callee_lost", "NKI002")
+    assert message.message == "Cannot find lowering function k after unroll"
