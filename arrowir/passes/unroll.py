@@ -64,7 +64,8 @@ class Unroll(Pass):
         loops = Loops(ir, wanted, self.shard_id)
         faults = loops.check()
         fail({function: faults.diagnostic(function) for function in faults.first})
-        fail(self._too_large(ir, active, loops, wanted, set(found)))
+        for m, message in self._too_large(ir, active, loops, wanted).items():
+            found.setdefault(m, message)
         prepared = None
         while True:
             wanted &= ~np.isin(module, list(found))
@@ -78,22 +79,16 @@ class Unroll(Pass):
         status[list(found)] = FAILED
         return Plan(status, [found[m] for m in sorted(found)], prepared)
 
-    def _too_large(self, ir: IR, active: Array, loops: Loops, wanted: Array, failed: set[int]) -> dict[int, Diagnostic]:
-        """Rule O6: the size is checked before anything is made."""
-        functions = ir.tables["functions"]
+    def _too_large(self, ir: IR, active: Array, loops: Loops, wanted: Array) -> dict[int, Diagnostic]:
+        """Return the modules that would become too large (rule O6): that is known before anything is made."""
         rows = np.where(wanted, loops.function_rows(), _rows(ir))
         total = np.zeros(len(ir), rows.dtype)
-        np.add.at(total, functions["module_id"], rows)
+        np.add.at(total, ir.tables["functions"]["module_id"], rows)
+        limit = self.max_instructions
         found: dict[int, Diagnostic] = {}
-        touched = np.zeros(len(ir), bool)
-        touched[functions["module_id"][wanted]] = True
-        for m in np.flatnonzero(active & touched & (total > self.max_instructions).astype(bool)).tolist():
-            if m not in failed:
-                message = (
-                    f"{total[m]} instructions would result, more than the {self.max_instructions} of `max_instructions`"
-                )
-                first = int(np.flatnonzero(functions["module_id"] == m)[0])
-                found[first] = diag.make("too_many_instructions", message, module_id=m)
+        for m in np.flatnonzero(active & (total > limit).astype(bool)).tolist():
+            message = f"{total[m]} instructions would result, more than the {limit} of `max_instructions`"
+            found[m] = diag.make("too_many_instructions", message, module_id=m)
         return found
 
     def apply(self, ir: IR, plan: Plan) -> IR:

@@ -101,7 +101,7 @@ def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[
     return [[*begin, *goal] for begin, goal in zip(begins, goals or [("", "", "")], strict=True)]
 
 
-def markdown(found: Sequence[Measured]) -> str:
+def markdown(found: Sequence[Measured], *, quick: bool = False) -> str:
     """Return the measurements as a table in Markdown, for the documentation.
 
     Examples
@@ -122,8 +122,12 @@ def markdown(found: Sequence[Measured]) -> str:
         times = f"{seconds(one.median)} ({seconds(min(one.seconds))} to {seconds(max(one.seconds))})"
         compared = comparisons(one, by_name)
         ratios = ", ".join(f"{c.ratio:.2f} of `{c.peer}`" for c in compared)
-        goals = [] if one.row.seconds is None else [f"at most {seconds(one.row.seconds)}"]
-        goals += [f"at most {c.at_most:g} of `{c.peer}`" for c in compared if c.at_most is not None]
+        goals = [] if one.row.seconds is None else [_goal(one.median, one.row.seconds, seconds, quick)]
+        goals += [
+            f"{_goal(c.ratio, c.at_most, '{:g}'.format, quick)} (of `{c.peer}`)"
+            for c in compared
+            if c.at_most is not None
+        ]
         cells = (
             f"`{one.row.name}`",
             times,
@@ -131,7 +135,7 @@ def markdown(found: Sequence[Measured]) -> str:
             rate(one),
             size(one.peak),
             ratios,
-            ", ".join(goals),
+            "; ".join(goals),
         )
         lines.append(" ".join(f"| {cell}".rstrip() for cell in cells) + " |")
     return "\n".join(lines)
@@ -212,8 +216,18 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "llvm": llvm(),
         "load_before": load(),
     }
+
+
+def llvm() -> str:
+    """Return the version of the LLVM in llvmlite, and whether it checks itself as it runs, which costs time."""
+    try:
+        from llvmlite.binding import config, llvm_version_info
+    except ImportError:
+        return "missing"
+    return f"{'.'.join(map(str, llvm_version_info))}, assertions {config.llvm_assertions_state}"
 
 
 def load() -> float | None:
@@ -251,6 +265,7 @@ def setting(about: dict[str, Any]) -> list[str]:
     lines = [
         f"{about['cpu']}, {about['cores']} cores{room}, {about['system']}",
         f"python {about['python']}, {versions}",
+        f"LLVM {about['llvm']}",
     ]
     if about["load_before"] is not None:
         lines.append(f"load average {about['load_before']:.2f} before, {about['load_after']:.2f} after")

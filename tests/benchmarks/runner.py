@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     order = {name: place for place, name in enumerate(known)}
     found.sort(key=lambda one: order[one.row.name])
     if given.markdown:
-        print("\n".join([*report.setting(machine), "", report.markdown(found)]))
+        print("\n".join([*report.setting(machine), "", report.markdown(found, quick=given.quick)]))
     else:
         print(report.text(machine, found, quick=given.quick))
     if given.json is not None:

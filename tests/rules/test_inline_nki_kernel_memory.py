@@ -313,13 +313,18 @@ def test_n8_the_end_is_checked_against_the_capacity(arch: str, capacity: int, al
     assert (message.instruction, message.location) == ("C", "t")
 
 
-def test_n03_an_address_far_above_does_not_wrap() -> None:
-    for address in (400_000, 2**31, 2**32, 2**40, 2**62):
-        assert fault(one(sb_set("t_set", address))).code == "sb_overflow"
-    assert (
-        fault(one(memory_set("t_set", "Internal", location("t", [128, 2**62], type="SB", addr=1)))).code
-        == "sb_overflow"
-    )
+@pytest.mark.parametrize("address", [400_000, 2**31, 2**32, 2**40, 2**62, 2**63 - 64, 2**63 - 1])
+def test_n03_an_address_far_above_does_not_wrap(address: int) -> None:
+    message = fault(one(sb_set("t_set", address)))
+    assert message.code == "sb_overflow"
+    assert f"= {address + 64}, " in message.message
+
+
+def test_n03_sizes_and_bases_far_above_do_not_wrap() -> None:
+    for size in (2**62, 2**63 - 1):
+        entry = location("t", [128, size], type="SB", addr=8)
+        assert fault(one(memory_set("t_set", "Internal", entry))).code == "sb_overflow"
+        assert fault(padded(sb_set("t_set", 0), addr=size)).code == "sb_overflow"
 
 
 def test_n8_the_first_location_that_does_not_fit_is_named() -> None:
@@ -345,6 +350,11 @@ def test_n8_an_architecture_without_capacity(arch: str | None) -> None:
     others = (memory_set("d_set"), PSUM, register("r"), memory_set("a_set", "Input", location("a", type="SB")))
     document = one(*others, arch=arch, actuals=(memory_set("x_set"),), func_args={"a": "x"})
     assert inline(document).status == "changed"
+
+
+def test_n8_an_architecture_without_capacity_and_memory_that_ends_below_0() -> None:
+    assert fault(one(sb_set("t_set", -100), arch=None)).code == "unknown_arch"
+    assert addresses(inline(one(sb_set("t_set", -100)))) == [-100]
 
 
 def test_n8_an_absent_architecture() -> None:

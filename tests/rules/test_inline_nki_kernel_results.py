@@ -127,6 +127,14 @@ def test_n15_an_ordinary_function_that_a_call_site_names_is_never_removed() -> N
     assert outcome.doc["functions"][0] == document["functions"][0]
 
 
+def test_n15_r1_what_else_names_a_removed_function_keeps_its_text() -> None:
+    operand = access("t", memref_owner_func="k", memsetref="t_set")
+    document = kernels(function("k", [memory_set("t_set")], op("K")), main=(call("C"), op("z", ins=[operand])))
+    outcome = inline(document)
+    assert kernel_names(outcome.doc) == []
+    assert row(outcome.doc, "z")["ins"] == [operand]
+
+
 # N16: provenance
 
 

@@ -285,6 +285,19 @@ def test_m14_two_processes_write_the_same_bytes(tmp_path: Path) -> None:
     assert b"A_K.1" in out[0]
 
 
+def test_m17_names_of_any_characters() -> None:
+    odd = ["/ : - # space", "\U0001f600 ü", "\x00\x01\n", "x" * 300, ""]
+    body = tuple(op(name, ins=[access(name)], dependencies=odd[:n][-1:]) for n, name in enumerate(odd))
+    storage = [memory_set(name, "Internal", location(name)) for name in odd]
+    main = [op("p"), *(call(name) for name in odd)]
+    outcome = inline(kernels(function("k", storage, *body), main=tuple(main)))
+    assert names(outcome.doc) == ["p", *(f"{site}_{name}" for site in odd for name in odd)]
+    assert location_names(outcome) == [f"{site}:{name}" for site in odd for name in odd]
+    made = rows(outcome.doc)[1:]
+    assert [i["ins"][0]["memref"] for i in made] == location_names(outcome)
+    assert made[6]["dependencies"] == [f"{odd[1]}_{odd[0]}"]
+
+
 def test_n11_indirect_operands_at_two_call_sites() -> None:
     operand = {
         "kind": "register_ap",

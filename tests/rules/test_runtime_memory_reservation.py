@@ -414,7 +414,7 @@ def test_m6_a_set_or_register_of_the_locations_name_is_no_matter() -> None:
 # M7: within SBUF
 
 
-@pytest.mark.parametrize("usable", [-1, -8, GEN3 + 1])
+@pytest.mark.parametrize("usable", [-1, -8, GEN3 + 1, 2**63 - 1, 2**64, -(2**64)])
 def test_m7_path_1_outside_of_sbuf(usable: int) -> None:
     message = fault(one(), usable_sbuf_bytes=usable)
     assert message.code == "reservation_exceeds_sbuf"
@@ -431,6 +431,13 @@ def test_m7_path_2_above_the_capacity() -> None:
 
 def test_m7_path_2_a_negative_size() -> None:
     assert fault(one(sb("a", -64, 8, pinned=True)), reserved_name="x").code == "reservation_exceeds_sbuf"
+
+
+@pytest.mark.parametrize(("addr", "size"), [(2**63 - 8, 8), (0, 2**63 - 1), (2**62, 2**62)])
+def test_m7_path_2_sums_do_not_wrap(addr: int, size: int) -> None:
+    message = fault(one(sb("a", addr, size, pinned=True), sb("b", 100, 8, pinned=True)), reserved_name="x")
+    assert message.code == "reservation_exceeds_sbuf"
+    assert str(addr + (size + 7) // 8 * 8) in message.message
 
 
 def test_m7_size_0_is_recorded() -> None:
@@ -467,6 +474,8 @@ def test_m6_comes_before_m7_and_m7_before_m5() -> None:
         ({"addr": 229_368, "dims": [128, 8], "type": "PSUM"}, False),
         ({"addr": 229_368, "dims": [128, 8], "type": "DRAM"}, False),
         ({"addr": 229_368, "dims": [128, 8], "type": 16}, True),
+        ({"addr": 1000, "dims": [128, 2**63 - 1]}, True),
+        ({"addr": 229_368, "dims": [2**63 - 1, 8], "base": 64}, True),
     ],
 )
 def test_m8_path_1_what_shares_bytes_and_partitions(place: Json, warned: bool) -> None:

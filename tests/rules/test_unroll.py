@@ -336,6 +336,11 @@ def test_o6_size_before_anything_is_made(limit: int, passes: bool) -> None:
         assert message.message.startswith("20 instructions")
 
 
+def test_o6_a_module_without_loops_is_counted_too() -> None:
+    assert refused("unroll", body(op("a"), op("b")), max_instructions=1).code == "too_many_instructions"
+    assert unroll(body(op("a"), op("b")), max_instructions=2).status == "unchanged"
+
+
 def test_o6_numbers_beyond_64_bits() -> None:
     nest = op("a")
     for depth in range(5):

@@ -136,7 +136,7 @@ def test_the_table_of_the_documentation_has_the_same_figures() -> None:
     found = [measured(one, 0.5, 0.25, 1.0, amount=1000, unit="modules"), measured(row("two"), 1.0)]
     first, second = report.markdown(found).splitlines()[2:]
     assert first.startswith("| `one` | 500 ms (250 ms to 1.00 s) | 500 ms | 2.0 k modules/s | 1 MB | 0.50 of `two` |")
-    assert first.endswith("| at most 1.00 ms, at most 2 of `two` |")
+    assert first.endswith("| at most 1.00 ms, missed; at most 2, met (of `two`) |")
     assert second == "| `two` | 1.00 s (1.00 s to 1.00 s) | 1.00 s | | 1 MB | | |"
 
 
@@ -151,6 +151,7 @@ def test_the_machine_is_named() -> None:
     about = report.machine()
     assert about["cores"] >= 1
     assert all(about["packages"].values()), about["packages"]
+    assert "assertions o" in about["llvm"]
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
