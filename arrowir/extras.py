@@ -1,8 +1,7 @@
 """Extras: the members of a JSON object that no column models, as one compact JSON text with placeholders.
 
 A reference in the text is the character U+0001 standing alone. It cannot occur in JSON otherwise, so the text is cut
-at it
-and filled with names in order. Texts are interned, so each function here runs once for each distinct text.
+at it and filled with names in order. Texts are interned, so each function here runs once for each distinct text.
 """
 
 import json

@@ -21,8 +21,7 @@ class IR:
     """A batch of BIR modules as tables keyed by integer ids.
 
     An `IR` never changes: passes and edits return new ones, which share the columns that stay. Each table is a Polars
-    frame
-    under its name, made on first use and kept.
+    frame under its name, made on first use and kept.
 
     Parameters
     ----------
@@ -142,10 +141,9 @@ class IR:
         -------
         polars.DataFrame
             `instruction_id`, `module_id`, then a column per key found, in alphabetical order: Boolean, Int64, Float64
-            or String
-            where all values are of that type (integers among floats count as floats, and the strings ``"inf"``,
-            ``"-inf"`` and
-            ``"nan"`` where other values are numbers), JSON text otherwise; null where a key is absent.
+            or String where all values are of that type (integers among floats count as floats, and the strings
+            ``"inf"``, ``"-inf"`` and ``"nan"`` where other values are numbers), JSON text otherwise; null where a key
+            is absent.
         """
         from arrowir import attributes
 

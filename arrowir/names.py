@@ -129,8 +129,8 @@ def repeated_scopes(names: Strings, scope: Array) -> Array:
 def prefixed_scopes(prefixes: Strings, prefix_scope: Array, mark: str, names: Strings, scope: Array) -> Array:
     """Return the scopes in which a clone's name could meet another name.
 
-    A clone is called prefix, mark, name in the kernel. It cannot meet a name that does not begin with prefix and mark, nor a clone of
-    another prefix, unless one prefix is equal to the other or begins with the other and the mark.
+    A clone is called prefix, mark, name in the kernel. It cannot meet a name that does not begin with prefix and mark,
+    nor a clone of another prefix, unless one prefix is equal to the other or begins with the other and the mark.
 
     Parameters
     ----------

@@ -6,8 +6,7 @@ A table is a list of columns. A column has one of these kinds:
 kind       in memory                       absent                                 in frames
 =========  ==============================  =====================================  ==================================
 ``id``     int32, a row number             -1                                     Int32, null where absent
-``code``   int16, index in a vocabulary    -1                                     Enum over the registry and what was
-seen
+``code``   int16, index in a vocabulary    -1                                     Enum over what is known and seen
 ``int``    int64                           the smallest int64 (``NULL_INT``)      Int64
 ``flag``   int8, 0 or 1                    -1                                     Boolean
 ``text``   UTF-8 bytes behind offsets      empty (`original_name`: null)          String

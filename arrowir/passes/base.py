@@ -1,10 +1,8 @@
 """What a pass is: options, a plan that decides everything, an edit that cannot fail (rules O1 to O9).
 
 A pass is a frozen dataclass whose fields are its options. `plan` reads the tables, makes every check, and says which
-modules
-fail, which change, and how; `apply` carries that out. The code here does what all passes share: it leaves failed
-modules as they
-were, keeps the history, and finds the module behind an unexpected exception.
+modules fail, which change, and how; `apply` carries that out. The code here does what all passes share: it leaves
+failed modules as they were, keeps the history, and finds the module behind an unexpected exception.
 """
 
 import logging

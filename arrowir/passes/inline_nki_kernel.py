@@ -67,9 +67,8 @@ class InlineNkiKernel(Pass):
     """Replace every `NKIKernel` call-site by the body of the kernel function that it names.
 
     Memory of the kernel is made again in the caller with SB addresses rebased on the call-site's scratchpad, operands
-    that name
-    parameters are pointed at the actuals, edges around the call-site are re-made, and functions that nothing calls
-    any more are removed.
+    that name parameters are pointed at the actuals, edges around the call-site are re-made, and functions that nothing
+    calls any more are removed.
 
     Parameters
     ----------

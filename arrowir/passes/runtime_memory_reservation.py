@@ -48,8 +48,7 @@ class RuntimeMemoryReservation(Pass):
     ----------
     reserved_name
         The literal `EvalAccelReservedLoc` takes the size from the architecture, any other name from what is pinned.
-        The location is
-        called by the literal in both cases.
+        The location is called by the literal in both cases.
     size_from
         ``"arch_capacity"`` or ``"pinned_high_water_mark"``: overrides the choice that `reserved_name` makes.
     usable_sbuf_bytes

@@ -281,6 +281,7 @@ def test_n19_an_input_that_is_never_read_is_no_matter() -> None:
         (kernels(function("k", [], op("K")), main=(call("A"), call("B"), call("C"))), 3 + 1),
         (kernels(function("k", [], op("K")), function("n", [], op("N"), op("M")), main=(call("A"),)), 1 + 1 + 2),
         (kernels(function("k", [], op("K")), main=(loop("L", "i", (0, 9, 1), op("q")), call("A"))), 2 + 1 + 1),
+        (kernels(function("k", [], op("K"), jump("J", "k")), main=(call("C"),)), 2 + 2 + 2),
     ],
 )
 def test_o6_rows_after_the_pass_and_each_unrolled_body(document: Json, size: int) -> None:

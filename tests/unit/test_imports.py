@@ -16,7 +16,22 @@ MAX_LINES = 600
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"schema", "vocabulary", "diagnostics"}),
     frozenset({"arrowir_kernels"}),
-    frozenset({"store", "layouts", "extras", "arrow", "derived", "attributes", "ir", "runs", "edit", "names", "expressions", "exact"}),
+    frozenset(
+        {
+            "store",
+            "layouts",
+            "extras",
+            "arrow",
+            "derived",
+            "attributes",
+            "ir",
+            "runs",
+            "edit",
+            "names",
+            "expressions",
+            "exact",
+        }
+    ),
     frozenset({"formats", "passes", "library", "verify", "simulate", "analyse", "build", "listing", "sql"}),
     frozenset({"batch", "display"}),
     frozenset({"cli", "__main__"}),
@@ -28,8 +43,8 @@ LEVELS = {component: level for level, layer in enumerate(LAYERS) for component i
 COHESIVE = (0, LEVELS["ir"])
 # Elsewhere components of one layer stand side by side and know nothing of each other, these excepted.
 SIDEWAYS = {("verify", "analyse"), ("library", "build"), ("build", "formats"), ("__main__", "cli")}
-# `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results of passes
-# have notebook displays in the same way.
+# `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results
+# of passes have notebook displays in the same way.
 FACADE = "ir"
 LAZY = {("passes", "display"), ("passes", "formats")}  # rule R7 is about names as they would be written
 # The public names, bound lazily to wherever they live.

@@ -227,8 +227,7 @@ def test_every_vocabulary_has_its_facts_written_out() -> None:
 def test_spellings_and_numbers(name: str) -> None:
     words = FACTS[name].split()
     expected = [
-        (text, None if number == "-" else int(number))
-        for text, number in zip(words[::2], words[1::2], strict=True)
+        (text, None if number == "-" else int(number)) for text, number in zip(words[::2], words[1::2], strict=True)
     ]
     listed = VOCABULARIES[name]
     assert list(zip(listed.values, listed.numbers, strict=True)) == expected
@@ -476,18 +475,14 @@ def test_defaults_have_the_type_of_their_key() -> None:
     assert type(fill.default) is float
     constants = next(key for key in opcode_keys("DMACopy") if key.name == "constants")
     assert constants.default == ()
-    assert all(
-        type(key.default) is bool for _, key in all_keys() if key.type == "bool" and key.default is not None
-    )
+    assert all(type(key.default) is bool for _, key in all_keys() if key.type == "bool" and key.default is not None)
 
 
 def test_keys_that_hold_expressions() -> None:
     assert opcode_keys("DoWhile")[0] == Key("cond", "QAE", True, None, False, True)
     assert opcode_keys("StreamShuffle") == (Key("mask", "[uint]", True, None, False, True),)
     assert opcode_keys("DynamicForLoop")[0].expression_allowed
-    assert next(
-        key for key in opcode_keys("CollectiveCompute") if key.name == "cc_channel"
-    ).expression_allowed
+    assert next(key for key in opcode_keys("CollectiveCompute") if key.name == "cc_channel").expression_allowed
     assert not any(key.expression_allowed for key in opcode_keys("NKIKernel"))
 
 

@@ -1,7 +1,7 @@
 """What the parameters of a kernel are bound to at each call-site (rules N4 to N7).
 
-Every step is made for all call-sites at once. A parameter is a set of the callee; what is bound to it is a *storage*: a
-location, written as its id, or a set that has not exactly one location, written as `-2 - id`. `NOTHING` is a name
+Every step is made for all call-sites at once. A parameter is a set of the callee; what is bound to it is a *storage*:
+a location, written as its id, or a set that has not exactly one location, written as `-2 - id`. `NOTHING` is a name
 that did not resolve.
 """
 

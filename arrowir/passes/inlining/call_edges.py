@@ -1,10 +1,9 @@
 """Dependencies across an inlined call-site (rule N14).
 
 Inside a body edges are cloned with it. Around it, an edge of the call-site becomes an edge of every *root* (a clone
-without an edge inside
-the body), and an edge on it becomes edges on every *sink* (a clone that no other depends on). The rows concerned get
-new lists of
-edges, computed here for all call-sites at once; all other edges are copied in runs.
+without an edge inside the body), and an edge on it becomes edges on every *sink* (a clone that no other depends on).
+The rows concerned get new lists of edges, computed here for all call-sites at once; all other edges are copied in
+runs.
 """
 
 from dataclasses import dataclass

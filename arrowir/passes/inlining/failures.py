@@ -15,9 +15,8 @@ _STAGE = 1 << 48
 class FirstErrors:
     """Collects failing items of columnar checks and keeps the first of each module.
 
-    Rules fix an order of checks: by stage, then by item (a call-site, say) in program order, then by check. Each
-    check is
-    made for all items at once, so the order is restored here.
+    Rules fix an order of checks: by stage, then by item (a call-site, say) in program order, then by check. Each check
+    is made for all items at once, so the order is restored here.
 
     Parameters
     ----------
