@@ -208,6 +208,8 @@ class FormatError(ArrowIRError):
     def __init__(
         self, message: str, *, path: str | None = None, offset: int | None = None, json_path: str | None = None
     ) -> None:
+        if json_path is not None and len(json_path) > 300:  # deep nesting
+            json_path = f"{json_path[:140]} ... {json_path[-140:]}"
         self.message, self.path, self.offset, self.json_path = message, path, offset, json_path
         at = f" at byte {offset}" if offset is not None else f" at `{json_path}`" if json_path is not None else ""
         super().__init__(f"{path or 'document'}{at}: {message}")

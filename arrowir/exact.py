@@ -85,3 +85,19 @@ def exactly(op: str, left: Value, right: Value) -> tuple[Value, Array | bool | N
 
 def _object(data: Any) -> Any:
     return data if isinstance(data, int) else data.astype(object)
+
+
+def total(*parts: Array) -> Array:
+    """Add columns; the sum is of Python's integers (dtype object) where one of 64 bits might wrap.
+
+    Examples
+    --------
+    >>> total(np.array([1, 2]), np.array([3, 4]))
+    array([4, 6])
+    >>> total(np.array([2**62]), np.array([2**62]))
+    array([9223372036854775808], dtype=object)
+    """
+    values = [value_of(part) for part in parts]
+    if sum(max(abs(v.low), abs(v.high)) for v in values) <= LARGEST:
+        return np.sum(parts, axis=0)
+    return np.sum([part.astype(object) for part in parts], axis=0)

@@ -242,7 +242,10 @@ class Compiler:
         constant = self.constant(expression.get("c") or 0)
         kept: list[Any] = []
         folded_any = changed = False
-        for term in expression.get("terms") or []:
+        terms = expression.get("terms") or []
+        if not isinstance(terms, list):
+            return self.fail("bad_expression")
+        for term in terms:
             if not isinstance(term, dict) or "idx" not in term:
                 return self.fail("bad_expression")
             index = self.fold(term["idx"])

@@ -205,10 +205,15 @@ class IR:
         """
         from arrowir import edit
 
-        wanted = np.asarray(modules)
-        if wanted.dtype == bool:
+        wanted = np.asarray(modules).reshape(-1)
+        if wanted.dtype == bool and len(wanted) == len(self):
             wanted = np.flatnonzero(wanted)
-        wanted = wanted.astype(np.int64).reshape(-1)
+        if len(wanted) and wanted.dtype.kind not in "iu":
+            raise OptionError(
+                f"modules are selected by ids, or by a mask of {len(self)} booleans, not by {modules!r:.60}; "
+                "`module_id(name)` gives the id of a name"
+            )
+        wanted = wanted.astype(np.int64)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise OptionError(f"module ids go from 0 to {len(self) - 1}, got {wanted.tolist()[:10]}")
         return edit.select_modules(self, wanted)
@@ -226,18 +231,26 @@ class IR:
             raise OptionError(f"{names.count(name)} modules are named `{name}`")
         return names.index(name)
 
+    def _check_module(self, module_id: int) -> None:
+        known = isinstance(module_id, int | np.integer)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not known or not 0 <= module_id < len(self):
+            raise OptionError(f"module ids go from 0 to {len(self) - 1}, got {module_id!r}")
+
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def text(self, module_id: int | None = None) -> str:
         """Return a readable listing, one line per instruction; of one module, or of all."""
         from arrowir import listing
 
+        if module_id is not None:
+            self._check_module(module_id)
         return listing.text(self, module_id)
 
     def to_json(self, module_id: int = 0, indent: int | None = None) -> bytes:
         """Return one module as a BIR JSON document (rule F1)."""
         from arrowir.formats import bir_json
 
+        self._check_module(module_id)
         return bir_json.to_json(self, module_id, indent)
 
     def write_json(self, path: "str | PathLike[str]", indent: int | None = None) -> "list[str]":

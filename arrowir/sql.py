@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from arrowir import arrow, extras, schema
 from arrowir.attributes import reference_names
-from arrowir.diagnostics import ArrowIRError
+from arrowir.diagnostics import ArrowIRError, OptionError
 from arrowir.store import Pool
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def query(ir: "IR", query: str) -> "pl.DataFrame":
     >>> query(module.ir(), "select opcode, count(*) as n from instructions group by all").rows()
     [('Memset', 1)]
     """
+    if not isinstance(query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"a query is text, got {type(query).__name__}")
     try:
         import duckdb
     except ImportError:
@@ -77,8 +79,12 @@ def query(ir: "IR", query: str) -> "pl.DataFrame":
             if answer is None:
                 raise ArrowIRError("the query holds no statement; write one, like `select * from instructions`")
             return _frame(answer.to_arrow_table(), [str(kind) for kind in answer.types])
+    except ArrowIRError:
+        raise
     except duckdb.Error as error:
         raise ArrowIRError(f"the query was refused: {error}") from error
+    except Exception as error:
+        raise ArrowIRError(f"the answer cannot be made a frame ({error}); cast such columns to varchar") from error
 
 
 def _open() -> "DuckDBPyConnection":

@@ -45,14 +45,14 @@ _OF_KERNEL_CALLS = frozenset({"func", "func_args", "func_outs"})
 _OF_CALLS = frozenset({"arguments"})
 
 
-def _instruction(what: str, children: Iterable[str]) -> Shape:
+def _instruction(what: str, children: Iterable[str], **known: type) -> Shape:
     return table_shape(
         "instructions",
         what,
         children=frozenset(children),
         # `ins` and `outs` may be missing: no operands, which is another thing than an empty list.
         required=("name", "opcode", "engine"),
-        known={"origin": str, "loopnest": list, "order": list, "predicates": list},
+        known={"origin": str, "loopnest": list, "order": list, "predicates": list, **known},
         references={"associate_branch": "instructions"},
         expressions=True,
     )
@@ -60,7 +60,7 @@ def _instruction(what: str, children: Iterable[str]) -> Shape:
 
 _ALL = frozenset(schema.BY_NAME["instructions"].children)
 INSTRUCTION = _instruction("an instruction", _ALL - _OF_KERNEL_CALLS - _OF_CALLS)
-KERNEL_CALL = _instruction("a call-site", _ALL - _OF_CALLS)
+KERNEL_CALL = _instruction("a call-site", _ALL - _OF_CALLS, sb_buf_shape=list, psum_buf_shape=list)
 CALL = _instruction("a call", _ALL - _OF_KERNEL_CALLS)
 
 OPERAND = table_shape(

@@ -78,6 +78,11 @@ class Pass:
 
     name: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        from arrowir.passes.options import check
+
+        check(self)
+
     def plan(self, ir: IR, active: Array) -> Plan:
         """Decide what to do, changing nothing.
 

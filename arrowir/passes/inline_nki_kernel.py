@@ -21,17 +21,24 @@ import polars as pl
 from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
 from arrowir.derived import take
-from arrowir.diagnostics import Diagnostic
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.names import fresh_names, picked, prefixed_scopes, put, repeated_scopes, suffixed
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
 from arrowir.passes.inlining import call_edges
-from arrowir.passes.inlining.binding import Binding, bind, is_parameter
+from arrowir.passes.inlining.binding import Binding, bind, check_memory, is_parameter
 from arrowir.passes.inlining.call_edges import LAST, CallEdges, Dependencies, Places
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_bodies import Bodies, canonicalise, ends_in_return, outputs_not_written
-from arrowir.passes.inlining.kernel_calls import MEMORY, SIZE, Sites, about, choose, find_cycles, find_sites, removable
+from arrowir.passes.inlining.kernel_calls import (
+    SIZE,
+    Sites,
+    called_by,
+    choose,
+    find_cycles,
+    find_sites,
+    removable,
+)
 from arrowir.passes.unroll import predicted_rows
 from arrowir.runs import Runs, blank, concat_tables, expand, join_text
 from arrowir.schema import NULL_INT
@@ -108,11 +115,11 @@ class InlineNkiKernel(Pass):
         for note in notes:
             self.log.info(note.message)
         find_cycles(ir, found, errors)
-        removed = removable(ir, sites)
+        removed = removable(ir, sites, called_by(ir, sites.callee))
         self._check_size(ir, sites, removed, errors)
         binding = bind(ir, sites, status, errors)
         bodies, body = canonicalise(ir, sites, self.shard_id, errors)
-        _check_memory(ir, sites, binding, errors)
+        check_memory(ir, sites, binding, errors)
 
         good = ~errors.failed
         outcome = np.where(errors.failed, FAILED, UNCHANGED).astype(np.int8)
@@ -187,17 +194,23 @@ class InlineNkiKernel(Pass):
         out = _settle_memory(out, edit, todo)
         out = _settle_operands(out, edit, todo)
         out = _settle_instructions(out, edit, owners, had, has)
-        self._log_unroll_dependencies(out, owners)
+        self._log_unroll_dependencies(out, edit, owners)
         return _free_names(ir, out, edit, todo, names)
 
-    def _log_unroll_dependencies(self, out: IR, owners: Array) -> None:
+    def _log_unroll_dependencies(self, out: IR, edit: Edit, owners: Array) -> None:
+        """Say which unroll edges were re-made: those between a body and what is around it."""
         if not self.log.isEnabledFor(logging.INFO):
             return
-        edges, names = out.tables["dependencies"], out.tables["instructions"].text()
+        edges, names, runs = out.tables["dependencies"], out.tables["instructions"].text(), edit.runs["instructions"]
+        made = runs.spread(
+            np.where(runs.copy > 0, runs.copy, -(runs.start >= edit.ir.count("instructions")).astype(int))
+        )
         moved = (edges["relation"] == vocabulary.RELATION_UNROLL) & np.isin(edges["instruction_id"], owners)
-        for row in np.flatnonzero(moved & (edges["on_instruction_id"] >= 0)).tolist():
-            pair = names[edges["instruction_id"][row]], names[edges["on_instruction_id"][row]]
-            self.log.info("adding unroll dep from %s to %s", *pair)
+        moved &= edges["on_instruction_id"] >= 0
+        for row in np.flatnonzero(moved).tolist():
+            waits, on = edges["instruction_id"][row], edges["on_instruction_id"][row]
+            if made[waits] != made[on]:
+                self.log.info("adding unroll dep from %s to %s", names[waits], names[on])
 
 
 def _of_sites(binding: Binding, kept: Array) -> Binding:
@@ -231,57 +244,6 @@ def _own_sets(ir: IR, functions: Array) -> tuple[Array, Array, Array]:
         else first
     )
     return place[mine], first[mine], (ends - first)[mine]
-
-
-def _check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) -> None:
-    """Check that rebased SB locations lie within the partition (rule N8)."""
-    locations = ir.tables["locations"]
-    callees, body = np.unique(sites.callee, return_inverse=True)
-    owner = np.searchsorted(callees, ir.array("locations", "function_id"))
-    mine = (locations["type"] == vocabulary.MEM_SB) & ~is_parameter(ir.tables["sets"]["kind"][locations["set_id"]])
-    mine &= (owner < len(callees)) & np.isin(ir.array("locations", "function_id"), callees)
-    row = np.flatnonzero(mine)
-    ends = _zero(locations["addr"][row]) + _zero(locations["bytes"][row])
-    highest = np.full(len(callees), -1, np.int64)
-    np.maximum.at(highest, owner[row], ends)
-    archs = [vocabulary.arch(ir.pools.names[a]) if a >= 0 else None for a in ir.tables["modules"]["arch"].tolist()]
-    capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)
-    over = (
-        np.flatnonzero((highest[body] >= 0) & (binding.base + highest[body] > capacity[sites.module]))
-        if len(sites)
-        else row[:0]
-    )
-
-    def message(s: int) -> Diagnostic:
-        limit = capacity[sites.module[s]]
-        if limit < 0:
-            return about(
-                ir,
-                sites,
-                s,
-                "unknown_arch",
-                "the architecture is unknown or absent, so that the kernel's SB memory "
-                "cannot be checked against its capacity",
-            )
-        first = row[(owner[row] == body[s]) & (binding.base[s] + ends > limit)][0]
-        addr, size = int(_zero(locations["addr"])[first]), int(_zero(locations["bytes"])[first])
-        name = locations.text()[first]
-        return about(
-            ir,
-            sites,
-            s,
-            "sb_overflow",
-            f"`{name}` would end at {binding.base[s]} + {addr} + {size} = "
-            f"{binding.base[s] + addr + size}, above the {limit} bytes of a partition",
-            location=name,
-            location_id=int(first),
-        )
-
-    errors.add(MEMORY, 3, over, sites.module[over], message)
-
-
-def _zero(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 # -- new rows ---------------------------------------------------------------------------------------------------------

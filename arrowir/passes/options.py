@@ -56,19 +56,29 @@ def configured(step: P, options: dict[str, Any]) -> P:
     """
     if not options:
         return step
-    known = {option.name: option for option in options_of(type(step))}
-    for name, value in options.items():
-        if name in known and not fits(value, known[name].type):
-            raise OptionError(
-                f"option `{name}` of pass `{step.name}` takes {known[name].type_text}, got {repr(value)}"
-                f" ({type(value).__name__})"
-            )
     try:
         return step.with_options(**options)  # type: ignore[return-value]
     except ArrowIRError:
         raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"pass `{step.name}` refuses {_listed(options)}: {error}") from error
+
+
+def check(step: Pass) -> None:
+    """Check the types of a pass's options.
+
+    Raises
+    ------
+    OptionError
+        If a value is not of its type.
+    """
+    for option in options_of(type(step)):
+        value = getattr(step, option.name)
+        if not fits(value, option.type):
+            raise OptionError(
+                f"option `{option.name}` of pass `{step.name}` takes {option.type_text}, got {repr(value)}"
+                f" ({type(value).__name__})"
+            )
 
 
 def fits(value: object, expected: Any) -> bool:

@@ -75,6 +75,7 @@ class RuntimeMemoryReservation(Pass):
     usable_sbuf_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.size_from is not None and self.size_from not in _SIZES:
             raise OptionError(
                 f"option `size_from` of `{self.name}` is one of {', '.join(_SIZES)}, not {self.size_from!r}"
@@ -97,10 +98,12 @@ class RuntimeMemoryReservation(Pass):
 
         if self.path == "arch_capacity":
             usable = self.usable_sbuf_bytes
-            addr = capacity - vocabulary.EVAL_RESERVED_BYTES if usable is None else np.full(len(modules), usable)
+            # Python's integers: an option may be of any size.
+            below = capacity - vocabulary.EVAL_RESERVED_BYTES if usable is None else np.full(len(modules), usable)
+            addr = below.astype(object)
             size = capacity - addr
         else:
-            addr = np.zeros(len(modules), np.int64)
+            addr = np.zeros(len(modules), object)
             size = _high_water_mark(locations, len(modules))
 
         failed = np.zeros(len(modules), bool)
@@ -113,6 +116,7 @@ class RuntimeMemoryReservation(Pass):
             found.append(_about("reservation_exceeds_sbuf", ir, modules[k], functions[k], text))
         joined, tensor_id = self._sets_to_join(ir, modules, functions, failed, found)
         kept = ~failed
+        addr, size = (np.where(kept, a, 0).astype(np.int64) for a in (addr, size))
         found += _overlaps(ir, locations, modules, functions, addr, size, kept, self.path == _SIZES[1])
         status[modules[failed]] = FAILED
         status[modules[kept]] = CHANGED
@@ -182,8 +186,12 @@ class RuntimeMemoryReservation(Pass):
         for k in np.flatnonzero(joined >= 0).tolist():
             a, b = np.searchsorted(locations["set_id"], (joined[k], joined[k] + 1))
             ids = np.where(locations["tensor_id"][a:b] == NULL_INT, 0, locations["tensor_id"][a:b])
-            if len(ids):
-                tensor_id[k] = 1 + max(int(ids.max()), -1)
+            largest = max(int(ids.max(initial=-1)), -1)
+            if largest == np.iinfo(np.int64).max and not failed[k]:
+                failed[k] = True
+                text = f"the tensor_id after {largest} does not fit 64 bits; give the locations of the set smaller ones"
+                found.append(_about("integer_overflow", ir, modules[k], functions[k], text, set_id=int(joined[k])))
+            tensor_id[k] = 0 if failed[k] else 1 + largest
             if (ids < 0).any() and not failed[k]:
                 failed[k] = True
                 row = int(a + np.flatnonzero(ids < 0)[0])
@@ -233,7 +241,10 @@ def _capacity(level: int) -> int:
 
 
 def _locations(ir: IR, modules: Array, functions: Array) -> pl.DataFrame:
-    """Return the SB locations of the functions concerned, with the place of their module in `modules`."""
+    """Return the SB locations of the functions concerned, with the place of their module in `modules`.
+
+    Bytes and partitions are 128 bits wide, so that no sum of theirs wraps.
+    """
     table = ir.tables["locations"]
     place = np.full(ir.count("functions") + 1, -1, np.int64)
     place[functions] = np.arange(len(modules))
@@ -242,15 +253,15 @@ def _locations(ir: IR, modules: Array, functions: Array) -> pl.DataFrame:
     numbers = {name: table[name][rows] for name in ("addr", "partitions", "bytes", "base", "pinned", "allocated")}
     absent = {"addr": 0, "partitions": 0, "bytes": 0, "base": 0}
     numbers |= {name: np.where(numbers[name] == NULL_INT, value, numbers[name]) for name, value in absent.items()}
-    return pl.DataFrame({"row": rows, "k": k[rows], **numbers})
+    return pl.DataFrame({"row": rows, "k": k[rows], **numbers}).with_columns(pl.col(*absent).cast(pl.Int128))
 
 
 def _high_water_mark(locations: pl.DataFrame, count: int) -> Array:
     """Return per module the end of the highest pinned location, in multiples of 8; 0 without one (rules M3, M4)."""
     align8 = (pl.col("bytes") + 7) // 8 * 8
     ends = locations.filter(pl.col("pinned") == 1).group_by("k").agg((pl.col("addr") + align8).max().alias("end"))
-    mark = np.zeros(count, np.int64)
-    mark[ends["k"].to_numpy()] = ends["end"].to_numpy()
+    mark = np.zeros(count, object)
+    mark[ends["k"].to_numpy()] = ends["end"].to_list()
     return mark
 
 
@@ -356,5 +367,10 @@ def _mark_joined(ir: IR, rows: Array, sizes: Array) -> IR:
     layout = changed["layout"][rows]
     for key in ("allocated", "memorylocations", "tensorId2MemLocSize"):
         layout = layouts.add_key(ir.pools.layouts, layout, key)
+    bare = rows[sets["dtype"][rows] < 0]  # a set with locations needs a dtype: that of the region's own set
+    dtype = sets["dtype"].copy()
+    dtype[bare] = vocabulary.DTYPES.code("uint8")
     changed["layout"][rows] = layout
+    changed["layout"][bare] = layouts.add_key(ir.pools.layouts, changed["layout"][bare], "dtype")
+    changed["dtype"] = dtype
     return ir.replace(sets=sets.replace(**changed))

@@ -143,9 +143,11 @@ def join_set(memory_set: MemorySet, location: dict[str, Any]) -> None:
     if any(each.number("tensor_id") < 0 for each in locations):
         raise PassFailure("unassigned_tensor_id", "Unassigned tensorId", location=RESERVED)
     largest = max(each.number("tensor_id") for each in locations)
+    # A set with locations needs a dtype (F3).
+    bare = {} if "dtype" in memory_set.obj else {"dtype": "uint8"}
     memory_set.obj = edited(
         memory_set.obj,
-        {"allocated": True, "memorylocations": locations, "tensorId2MemLocSize": 1 + largest},
+        {"allocated": True, "memorylocations": locations, "tensorId2MemLocSize": 1 + largest, **bare},
     )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arrowir import vocabulary
+from arrowir import exact, vocabulary
+from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import ARGUMENTS, MEMORY, Sites, about
@@ -333,11 +334,10 @@ def _check_sizes(ir: IR, sites: Sites, site: Array, formal_location: Array, boun
     one, other = formal_location[known], bound[known]
     differ = (partitions[one] != partitions[other]) | (bytes_[one] != bytes_[other])
     maybe = np.flatnonzero(differ)
-    # Exact for any size: equal modulo 2^64 and equal as floats.
-    a, b = (partitions[x[maybe]] * bytes_[x[maybe]] for x in (one, other))
-    fa, fb = (partitions[x[maybe]].astype(float) * bytes_[x[maybe]] for x in (one, other))
+    # Python's integers: a product may leave 64 bits.
+    a, b = (partitions[x[maybe]].astype(object) * bytes_[x[maybe]].astype(object) for x in (one, other))
     bad = np.full(len(bound), -1, np.int64)
-    wrong = known[maybe[(a != b) | (abs(fa - fb) > 0.5 * abs(fa))]]
+    wrong = known[maybe[(a != b).astype(bool)]]
     bad[wrong] = site[wrong]
     names = ir.tables["locations"].text()
 
@@ -403,3 +403,52 @@ def _sb_base(
     chosen[operands.site[first]] = operands.storage[first]
     chosen = np.where(pad >= 0, pad, chosen)
     return np.where(chosen >= 0, addr[np.maximum(chosen, 0)] if len(addr) else 0, 0)
+
+
+def check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) -> None:
+    """Check that rebased SB locations lie within the partition (rule N8)."""
+    locations = ir.tables["locations"]
+    callees, body = np.unique(sites.callee, return_inverse=True)
+    owner = np.searchsorted(callees, ir.array("locations", "function_id"))
+    mine = (locations["type"] == vocabulary.MEM_SB) & ~is_parameter(ir.tables["sets"]["kind"][locations["set_id"]])
+    mine &= (owner < len(callees)) & np.isin(ir.array("locations", "function_id"), callees)
+    row = np.flatnonzero(mine)
+    ends = exact.total(_zero(locations["addr"][row]), _zero(locations["bytes"][row]))
+    order = np.lexsort((np.argsort(ends, kind="stable").argsort(), owner[row]))
+    last = np.flatnonzero(np.diff(owner[row][order], append=-1))  # the highest location of each callee
+    highest = np.zeros(len(callees), ends.dtype)
+    highest[owner[row][order][last]] = ends[order][last]
+    has = np.isin(np.arange(len(callees)), owner[row])
+    archs = [vocabulary.arch(ir.pools.names[a]) if a >= 0 else None for a in ir.tables["modules"]["arch"].tolist()]
+    capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)
+    limit_of = capacity[sites.module]
+    over = np.flatnonzero(has[body] & ((limit_of < 0) | (exact.total(binding.base, highest[body]) > limit_of)))
+
+    def message(s: int) -> Diagnostic:
+        limit = capacity[sites.module[s]]
+        if limit < 0:
+            return about(
+                ir,
+                sites,
+                s,
+                "unknown_arch",
+                "the architecture is unknown or absent, so that the kernel's SB memory "
+                "cannot be checked against its capacity",
+            )
+        base = binding.base[[s]]
+        first = row[(owner[row] == body[s]) & (exact.total(np.broadcast_to(base, len(ends)), ends) > limit)][0]
+        where, addr, size = (
+            int(x) for x in (base[0], _zero(locations["addr"])[first], _zero(locations["bytes"])[first])
+        )
+        name = locations.text()[first]
+        text = (
+            f"`{name}` would end at {where} + {addr} + {size} = {where + addr + size}, "
+            f"above the {limit} bytes of a partition"
+        )
+        return about(ir, sites, s, "sb_overflow", text, location=name, location_id=int(first))
+
+    errors.add(MEMORY, 3, over, sites.module[over], message)
+
+
+def _zero(values: Array) -> Array:
+    return np.where(values == NULL_INT, 0, values)

@@ -226,6 +226,14 @@ def removable(ir: IR, sites: Sites, cloned_calls: Array | None = None) -> Array:
         goes[rescued] = False
 
 
+def called_by(ir: IR, functions: Array) -> Array:
+    """Return the functions that calls in some functions name."""
+    mask = np.zeros(ir.count("functions") + 1, bool)
+    mask[functions] = True
+    callee = ir.tables["calls"]["callee_id"]
+    return np.unique(callee[mask[ir.array("calls", "function_id")] & (callee >= 0)])
+
+
 def about(ir: IR, sites: Sites, site: int, code: str, message: str, **more: Any) -> Diagnostic:
     """Make a diagnostic about a call-site."""
     row = int(sites.row[site])
