@@ -2,6 +2,7 @@
 
 import inspect
 import types
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from reprlib import repr
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -56,6 +57,7 @@ def configured(step: P, options: dict[str, Any]) -> P:
     """
     if not options:
         return step
+    check(step, options)
     try:
         return step.with_options(**options)  # type: ignore[return-value]
     except ArrowIRError:
@@ -64,8 +66,15 @@ def configured(step: P, options: dict[str, Any]) -> P:
         raise OptionError(f"pass `{step.name}` refuses {_listed(options)}: {error}") from error
 
 
-def check(step: Pass) -> None:
+def check(step: Pass, values: Mapping[str, object] | None = None) -> None:
     """Check the types of a pass's options.
+
+    Parameters
+    ----------
+    step
+        The pass.
+    values
+        Values to check instead of those that it has.
 
     Raises
     ------
@@ -73,12 +82,13 @@ def check(step: Pass) -> None:
         If a value is not of its type.
     """
     for option in options_of(type(step)):
-        value = getattr(step, option.name)
-        if not fits(value, option.type):
-            raise OptionError(
-                f"option `{option.name}` of pass `{step.name}` takes {option.type_text}, got {repr(value)}"
-                f" ({type(value).__name__})"
-            )
+        if values is None or option.name in values:
+            value = getattr(step, option.name) if values is None else values[option.name]
+            if not fits(value, option.type):
+                raise OptionError(
+                    f"option `{option.name}` of pass `{step.name}` takes {option.type_text}, got {repr(value)}"
+                    f" ({type(value).__name__})"
+                )
 
 
 def fits(value: object, expected: Any) -> bool:

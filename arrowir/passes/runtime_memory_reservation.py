@@ -8,7 +8,7 @@ import polars as pl
 
 from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
-from arrowir.diagnostics import Diagnostic, OptionError
+from arrowir.diagnostics import Diagnostic
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
@@ -73,13 +73,6 @@ class RuntimeMemoryReservation(Pass):
     reserved_name: str = RESERVED_NAME
     size_from: Literal["arch_capacity", "pinned_high_water_mark"] | None = None
     usable_sbuf_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size_from is not None and self.size_from not in _SIZES:
-            raise OptionError(
-                f"option `size_from` of `{self.name}` is one of {', '.join(_SIZES)}, not {self.size_from!r}"
-            )
 
     @property
     def path(self) -> str:
@@ -362,15 +355,11 @@ def _new_locations(ir: IR, todo: Reservation, set_id: Array) -> Table:
 def _mark_joined(ir: IR, rows: Array, sizes: Array) -> IR:
     """Mirror the flag onto sets that were there, and renew the size of their tensor-id index."""
     sets = ir.tables["sets"]
-    changed: dict[str, Array] = {name: sets[name].copy() for name in ("allocated", "tensor_id_size", "layout")}
+    changed: dict[str, Array] = {name: sets[name].copy() for name in ("allocated", "tensor_id_size", "layout", "dtype")}
     changed["allocated"][rows], changed["tensor_id_size"][rows] = 1, sizes
-    layout = changed["layout"][rows]
-    for key in ("allocated", "memorylocations", "tensorId2MemLocSize"):
-        layout = layouts.add_key(ir.pools.layouts, layout, key)
+    keys = ["allocated", "memorylocations", "tensorId2MemLocSize"]
     bare = rows[sets["dtype"][rows] < 0]  # a set with locations needs a dtype: that of the region's own set
-    dtype = sets["dtype"].copy()
-    dtype[bare] = vocabulary.DTYPES.code("uint8")
-    changed["layout"][rows] = layout
-    changed["layout"][bare] = layouts.add_key(ir.pools.layouts, changed["layout"][bare], "dtype")
-    changed["dtype"] = dtype
+    changed["layout"][rows] = layouts.edit_keys(ir.pools.layouts, sets["layout"][rows], keys, [])
+    changed["layout"][bare] = layouts.edit_keys(ir.pools.layouts, sets["layout"][bare], [*keys, "dtype"], [])
+    changed["dtype"][bare] = vocabulary.DTYPES.code("uint8")
     return ir.replace(sets=sets.replace(**changed))

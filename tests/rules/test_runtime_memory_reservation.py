@@ -181,7 +181,7 @@ def test_m3_size_from_overrides_the_name() -> None:
 
 
 def test_m3_size_from_is_one_of_two() -> None:
-    with pytest.raises(air.OptionError, match=r"arch_capacity, pinned_high_water_mark.*'capacity'"):
+    with pytest.raises(air.OptionError, match=r"'arch_capacity' \| 'pinned_high_water_mark' .*'capacity'"):
         air.passes.RuntimeMemoryReservation(size_from="capacity")  # type: ignore[arg-type]
 
 
