@@ -199,32 +199,43 @@ class Edit:
     def build(self) -> IR:
         """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
         self.follow()
-        tables = {name: self._table(name) for name in schema.STORED if name != "references"}
-        made = IR(tables, self.ir.pools, diagnostics=self.ir.messages, history=self.ir.history)
+        names = [name for name in schema.STORED if name != "references"]
+        pieces = [(name, column, make) for name in names for column, make in self._columns(name)]
+        rows = max((self.runs[name].total for name in self.runs), default=0)
+        columns: dict[str, dict[str, Array | Strings | None]] = {name: {} for name in names}
+        for (name, column, _), values in zip(pieces, parallel([make for *_, make in pieces], rows), strict=True):
+            columns[name][column] = values
+        made = IR(
+            {name: self._table(name, columns[name]) for name in names},
+            self.ir.pools,
+            diagnostics=self.ir.messages,
+            history=self.ir.history,
+        )
         return made.replace(references=self._references(made))
 
-    def _table(self, name: str) -> Table:
+    def _columns(self, name: str) -> "list[tuple[str, Callable[[], Array | Strings | None]]]":
+        """Return the columns of a table that are new, with the piece of work that makes each."""
         runs, old = self.runs.get(name), self.ir.tables[name]
-        for column in old.schema.stored:
-            self._places_of(column)  # kept, before threads start
-        made: dict[str, Array | Strings | None]
+        work: list[tuple[str, Callable[[], Array | Strings | None]]] = []
+        places = {c.name: self._places_of(c) for c in old.schema.stored}  # kept, before threads start
         if runs is None:
-            made = {}
-            for column in old.schema.stored:
-                places = self._places_of(column)
-                if places is not None and old.has(column.name):
-                    made[column.name] = lookup(places[0], old[column.name])
-            self._keep_names(name, Runs.whole(len(old)), made)
-            return old.replace(**made) if made else old
+            for column, found in places.items():
+                if found is not None and old.has(column):
+                    work.append((column, partial(lookup, found[0], old[column])))
+            return work
         numbers = [c for c in old.schema.stored if c.kind != "text" and self._fills(name, c)]
         outs = slab([(schema.DTYPES[c.kind], runs.total) for c in numbers])
-        room = {c.name: out for c, out in zip(numbers, outs, strict=True)}
-        work: list[Callable[[], Array | Strings | None]] = []
-        texts = [c for c in old.schema.stored if c.kind == "text"]  # first: they take longest
-        work += [partial(self._text_column, name, c, runs) for c in texts]
-        work += [partial(self._column, name, c, runs, room[c.name]) for c in numbers]
-        made = dict(zip((c.name for c in (*texts, *numbers)), parallel(work, runs.total), strict=True))
-        self._keep_names(name, runs, made)
+        texts = [c for c in old.schema.stored if c.kind == "text"]
+        work += [(c.name, partial(self._text_column, name, c, runs)) for c in texts]
+        work += [(c.name, partial(self._column, name, c, runs, out)) for c, out in zip(numbers, outs, strict=True)]
+        return work
+
+    def _table(self, name: str, made: dict[str, Array | Strings | None]) -> Table:
+        """Put a table together from its new columns."""
+        runs, old = self.runs.get(name), self.ir.tables[name]
+        self._keep_names(name, runs or Runs.whole(len(old)), made)
+        if runs is None:
+            return old.replace(**made) if made else old
         return Table(name, {c.name: made.get(c.name) for c in old.schema.stored}, runs.total)
 
     def _keep_names(self, table: str, runs: Runs, made: dict[str, Array | Strings | None]) -> None:

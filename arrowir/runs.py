@@ -6,7 +6,7 @@ A new table is a list of runs of old rows. Columns are copied run by run, text i
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ T = TypeVar("T")
 THREADS = 2
 """Threads that columns are spread over; kernels release the interpreter's lock."""
 
-PARALLEL_ROWS = 200_000
+PARALLEL_ROWS = 100_000
 """Rows of a table below which threads cost more than they bring."""
 
 
@@ -134,8 +134,13 @@ def parallel(work: "Sequence[Callable[[], T]]", rows: int) -> "list[T]":
     """Run independent pieces of work, on threads when there is much to do."""
     if rows < PARALLEL_ROWS or THREADS < 2:
         return [piece() for piece in work]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(lambda piece: piece(), work))
+    return list(_workers(THREADS).map(lambda piece: piece(), work))
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Return the threads that columns are spread over; making new ones for every table costs as much as a column."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="arrowir")
 
 
 def slab(columns: Sequence[tuple[type[np.generic], int]]) -> list[Array]:

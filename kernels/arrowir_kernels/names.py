@@ -28,15 +28,17 @@ def measure_names(offsets: Rows, more_offsets: Rows, start: Rows, length: Rows, 
     place, total = 0, 0
     out[0] = 0
     for run in range(len(start)):
-        begin, more = start[run], extra[run]
-        for row in range(length[run]):
-            at = begin + row
-            if at < split:
-                total += more + offsets[at + 1] - offsets[at]
-            else:
-                total += more + more_offsets[at - split + 1] - more_offsets[at - split]
-            place += 1
-            out[place] = total
+        begin, rows, more = start[run], length[run], extra[run]
+        ends = offsets[begin : begin + rows + 1]
+        if begin >= split:
+            ends = more_offsets[begin - split : begin - split + rows + 1]
+        target = out[place + 1 : place + 1 + rows]
+        base = total - ends[0] if rows > 0 else total
+        for row in range(rows):
+            target[row] = base + ends[row + 1] + more * (row + 1)
+        if rows > 0:
+            total = target[rows - 1]
+        place += rows
 
 
 @kernel
@@ -71,39 +73,28 @@ def fill_names(
         Filled.
     """
     split = len(offsets) - 1
-    row_out = 0
+    done = 0
     for run in range(len(start)):
         begin, number, rows = start[run], prefix[run], length[run]
-        inside = begin < split
-        if number < 0:
-            if inside:
-                first, last = offsets[begin], offsets[begin + rows]
-            else:
-                first, last = more_offsets[begin - split], more_offsets[begin - split + rows]
-            place = begins[row_out]
-            if inside:
-                for k in range(last - first):
-                    out[place + k] = data[first + k]
-            else:
-                for k in range(last - first):
-                    out[place + k] = more_data[first + k]
-            row_out += rows
-            continue
-        p0, p1 = prefix_offsets[number], prefix_offsets[number + 1]
-        for row in range(rows):
-            place = begins[row_out]
-            for k in range(p0, p1):
-                out[place] = prefix_data[k]
-                place += 1
-            if inside:
-                for k in range(offsets[begin + row], offsets[begin + row + 1]):
-                    out[place] = data[k]
-                    place += 1
-            else:
-                for k in range(more_offsets[begin + row - split], more_offsets[begin + row - split + 1]):
-                    out[place] = more_data[k]
-                    place += 1
-            row_out += 1
+        ends, source = offsets[begin : begin + rows + 1], data
+        if begin >= split:
+            ends, source = more_offsets[begin - split : begin - split + rows + 1], more_data
+        if rows > 0 and number < 0:  # all names of the run in one piece
+            text = source[ends[0] : ends[rows]]
+            target = out[begins[done] : begins[done + rows]]
+            for k in range(len(text)):
+                target[k] = text[k]
+        elif rows > 0:
+            before = prefix_data[prefix_offsets[number] : prefix_offsets[number + 1]]
+            width = len(before)
+            for row in range(rows):
+                text = source[ends[row] : ends[row + 1]]
+                target = out[begins[done + row] : begins[done + row + 1]]
+                for k in range(width):
+                    target[k] = before[k]
+                for k in range(len(text)):
+                    target[width + k] = text[k]
+        done += rows
 
 
 @kernel

@@ -43,10 +43,10 @@ def copy_bytes(
     place = 0
     for run in range(len(start)):
         begin, count = start[run], length[run]
-        if begin < split:
-            out[place : place + count] = first[begin : begin + count]
-        else:
-            out[place : place + count] = second[begin - split : begin - split + count]
+        source = first[begin : begin + count] if begin < split else second[begin - split : begin - split + count]
+        target = out[place : place + count]
+        for k in range(count):  # over slices from 0: compiled to wide copies, which slice assignment is not
+            target[k] = source[k]
         place += count
 
 
@@ -74,14 +74,10 @@ def shift_runs(
     place = 0
     for run in range(len(start)):
         begin, rows, by = start[run], length[run], np.int32(shift[run])
-        if begin < split:
-            for row in range(rows):
-                key = first[begin + row]
-                out[place + row] = key + by if key >= 0 else np.int32(-1)
-        else:
-            for row in range(rows):
-                key = second[begin - split + row]
-                out[place + row] = key + by if key >= 0 else np.int32(-1)
+        source = first[begin : begin + rows] if begin < split else second[begin - split : begin - split + rows]
+        target = out[place : place + rows]
+        for row in range(rows):
+            target[row] = source[row] + by if source[row] >= 0 else np.int32(-1)
         place += rows
 
 
@@ -112,14 +108,10 @@ def map_runs(
     place = 0
     for run in range(len(start)):
         begin, rows, by = start[run], length[run], shift[run]
-        if begin < split:
-            for row in range(rows):
-                key = first[begin + row]
-                out[place + row] = places[key + by] if key >= 0 else np.int32(-1)
-        else:
-            for row in range(rows):
-                key = second[begin - split + row]
-                out[place + row] = places[key + by] if key >= 0 else np.int32(-1)
+        source = first[begin : begin + rows] if begin < split else second[begin - split : begin - split + rows]
+        target = out[place : place + rows]
+        for row in range(rows):
+            target[row] = places[source[row] + by] if source[row] >= 0 else np.int32(-1)
         place += rows
 
 
@@ -137,9 +129,9 @@ def number_runs(
         Written where runs are.
     """
     for run in range(len(start)):
-        begin, first = start[run], value[run]
+        target, first = out[start[run] : start[run] + length[run]], value[run]
         for row in range(length[run]):
-            out[begin + row] = first + row
+            target[row] = first + row
 
 
 @kernel
@@ -156,5 +148,7 @@ def fill_runs(length: Rows, chosen: NDArray[np.bool_], value: NDArray[Any], out:
     place = 0
     for run in range(len(length)):
         if chosen[run]:
-            out[place : place + length[run]] = value[run]
+            target = out[place : place + length[run]]
+            for row in range(length[run]):
+                target[row] = value[run]
         place += length[run]
