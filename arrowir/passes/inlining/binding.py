@@ -142,6 +142,8 @@ class _Fail:
 
     def where(self, rank: int, items: Array, code: str, text: Callable[[int], str], stage: int = ARGUMENTS) -> None:
         """Fail call-sites; `text` makes the message of one."""
+        if not len(items):
+            return
         items = np.unique(items)
         message = lambda s: about(self.ir, self.sites, s, code, text(s))  # noqa: E731
         self.errors.add(stage, rank, items, self.sites.module[items], message)
@@ -149,6 +151,8 @@ class _Fail:
     def first(self, rank: int, site: Array, code: Callable[[int], str], text: Callable[[int], str]) -> None:
         """Fail call-sites by failing items: the first of each counts. `site` is -1 for items that do not fail."""
         bad = np.flatnonzero(site >= 0)
+        if not len(bad):
+            return
         items, place = np.unique(site[bad], return_index=True)
         item = dict(zip(items.tolist(), bad[place].tolist(), strict=True))
         message = lambda s: about(self.ir, self.sites, s, code(item[s]), text(item[s]))  # noqa: E731
@@ -268,6 +272,8 @@ def first_of(groups: Array) -> Array:
 
 def _pairs_in(site: Array, storage: Array, other_site: Array, other_storage: Array) -> Array:
     """Tell which (call-site, storage) pairs are among others."""
+    if not len(other_site) or not len(site):
+        return np.zeros(len(site), bool)
     low = min(storage.min(initial=0), other_storage.min(initial=0))
     width = max(storage.max(initial=0), other_storage.max(initial=0)) - low + 1
     return np.isin(site * width + storage - low, other_site * width + other_storage - low)

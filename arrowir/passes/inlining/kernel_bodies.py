@@ -239,6 +239,8 @@ class _BodyErrors:
     def fail(self, rank: int, bad: Array, code: str, text: Text, instruction: Text | None = None) -> None:
         """Fail bodies (a mask or numbers); `text` makes the message of one."""
         bad = np.flatnonzero(bad) if bad.dtype == bool else np.unique(bad)
+        if not len(bad):
+            return
         sites = self.first[bad]
 
         def message(site: int) -> Diagnostic:
