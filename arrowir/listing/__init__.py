@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from arrowir.diagnostics import OptionError
 from arrowir.listing.module import Listing
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def text(ir: "IR", module_id: int | None = None, *, provenance: bool = False) ->
 
     Raises
     ------
-    IndexError
+    OptionError
         If there is no such module.
 
     Examples
@@ -56,7 +57,7 @@ def text(ir: "IR", module_id: int | None = None, *, provenance: bool = False) ->
         0 I-1 Memset Pool  -> tile[[4,128],[1,4]]+0:float32  constant=0 mode=Const
     """
     if module_id is not None and not 0 <= module_id < len(ir):
-        raise IndexError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")
+        raise OptionError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")
     wanted = range(len(ir)) if module_id is None else (module_id,)
     listings = ("\n".join(Listing(ir, m, provenance=provenance).lines()) for m in wanted)
     return "\n\n".join(listings) + "\n" if len(wanted) else ""

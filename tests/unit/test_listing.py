@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arrowir import IR, build, listing, read_json
+from arrowir import IR, OptionError, build, listing, read_json
 from arrowir.listing import values
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -230,7 +230,7 @@ def test_all_modules_are_listed_and_one_is_listed_the_same() -> None:
     both = concat(parts)
     assert both.text() == "\n".join(part.text() for part in parts)
     assert [both.text(m) for m in (0, 1)] == [part.text(0) for part in parts]
-    with pytest.raises(IndexError, match="module ids go from 0 to 1, got 2"):
+    with pytest.raises(OptionError, match="module ids go from 0 to 1, got 2"):
         both.text(2)
 
 
