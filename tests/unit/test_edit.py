@@ -270,6 +270,8 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
             row | {"block_id": counts["blocks"] - 1, "call_chain_id": None, "original_name": "", "extra": None}
             for row in extra["instructions"][:3]
         ]
+        owners = (counts["instructions"] + n for n in range(len(added["instructions"])) for _ in range(2))
+        added["operands"] = [{"instruction_id": owner, "offset": owner, "layout": "[]"} for owner in owners]
     chains = [-1, *(counts["call_chains"] + n for n in range(copies - 1))]
     edit = Edit(ir, added_tables(ir, added), copies)
     edit.keep(
@@ -500,8 +502,10 @@ def test_p09_words_that_no_vocabulary_has_are_the_same_word_in_every_part() -> N
         return built.ir()
 
     one, other = module("New", "Odd", "Load"), module("Odd", "Load", "Newer", "New")
+    known = [len(part.pools.codes["opcode"]) for part in (one, other)]
     joined = air.concat([one, other])
     assert_valid(joined)
+    assert [len(part.pools.codes["opcode"]) for part in (one, other)] == known
     opcodes = joined.instructions["opcode"]
     assert opcodes.to_list() == ["New", "Odd", "Load", "Odd", "Load", "Newer", "New"]
     codes = joined.tables["instructions"]["opcode"].tolist()
