@@ -410,6 +410,11 @@ def test_n14_a_done_stands_before_a_terminator(opcode: str, returns: bool) -> No
     assert edges(outcome, "C_done")["dependencies"][-2:] == [["C_K8", "Ordered"], ["C_E", "Ordered"]]
 
 
+def test_n14_a_dropped_return_does_not_move_the_done() -> None:
+    outcome = inline(around(*many(9), op("R", "Return"), on={"dependencies": ["C"]}))
+    assert names(outcome.doc)[-3:] == ["C_K8", "C_done", "z"]
+
+
 def test_n14_a_terminator_that_is_not_last_does_not_move_the_done() -> None:
     outcome = inline(around(op("E", "Exit"), *many(9), on={"dependencies": ["C"]}))
     assert names(outcome.doc)[-2:] == ["C_done", "z"]

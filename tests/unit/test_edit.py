@@ -12,7 +12,7 @@ import pytest
 import arrowir as air
 from arrowir import build, runs, schema
 from arrowir import diagnostics as diag
-from arrowir.edit import _NAMES, _OF_CALLEES, Edit, select_modules
+from arrowir.edit import Edit, select_modules
 from arrowir.ir import IR
 from arrowir.runs import Runs, concat_tables, copy_text, expand, join_text, lookup, parallel, slab
 from arrowir.store import Strings, Table
@@ -24,6 +24,25 @@ from tests.tables import Row, Rows, contents, random_rows
 
 Place = tuple[int, int]
 """A row of the new table: the old row, and the copy that it belongs to."""
+
+KEPT_NAMES = {
+    ("operands", "location_id"): "name",
+    ("operands", "set_id"): "set_name",
+    ("operands", "register_id"): "register_name",
+    ("aliases", "target_location_id"): "name",
+    ("aliases", "target_set_id"): "set_name",
+    ("dependencies", "on_instruction_id"): "name",
+    ("branches", "block_id"): "name",
+    ("calls", "callee_id"): "name",
+    ("call_arguments", "actual_location_id"): "name",
+    ("call_arguments", "actual_set_id"): "name",
+    ("call_arguments", "actual_register_id"): "name",
+    ("semaphores", "from_instruction_id"): "name",
+}
+"""Where the name goes of what a key pointed at and what is gone; the last counts where several keys share a column."""
+
+OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("call_arguments", "formal_register_id")}
+"""Keys on the function that a call names, which a clone of the call shares."""
 
 
 # runs
@@ -184,10 +203,10 @@ class Twin:
         after = dict(before)
         for column in schema.BY_NAME[table].stored:
             if column.kind == "id" and column.of in schema.STORED:
-                shared = (table, column.name) in _OF_CALLEES
+                shared = (table, column.name) in OF_CALLEES
                 after[column.name] = self.move(column.of, before[column.name], 0 if shared else copy)
-        for key, name in _NAMES.get(table, {}).items():
-            if before[key] is not None and after[key] is None:
+        for (where, key), name in KEPT_NAMES.items():
+            if where == table and before[key] is not None and after[key] is None:
                 after[name] = self.name_of(schema.BY_NAME[table].column(key).of or "", before[key])
         if copy and table in self.edit.prefixes:
             after["name"] = self.edit.prefixes[table][copy] + before["name"]

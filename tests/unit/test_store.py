@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import arrowir as air
+from arrowir import diagnostics as diag
 from arrowir import schema
 from arrowir.ir import IR
 from arrowir.store import Pool, Pools, Strings, Table, no_rows, starts
@@ -87,6 +88,7 @@ def test_texts_are_mapped_once_per_distinct_id() -> None:
     assert sorted(asked) == ["a", "b", "c"]
     pool.map(np.array([0], np.int32), change)
     assert asked.count("a") == 2
+    assert pool[int(pool.map(np.array([0], np.int32), lambda text: text + "x")[0])] == "ax"
 
 
 @pytest.mark.parametrize("ids", [[], [-1, -1]])
@@ -212,24 +214,29 @@ def test_passes_share_what_they_leave_alone(ir: IR) -> None:
 
 
 def test_replaced_tables_make_a_new_batch(ir: IR) -> None:
+    note = diag.make("ambiguous_name", "here", module_id=0)
+    ir = IR(ir.tables, ir.pools, diagnostics=[note], history=["p"])
     instructions = ir.tables["instructions"]
     names = Strings.of([f"x{n}" for n in range(len(instructions))])
     other = ir.replace(instructions=instructions.replace(name=names))
     assert other.instructions["name"][0] == "x0"
     assert ir.instructions["name"][0] != "x0"
     assert other.pools is ir.pools
-    assert (other.messages, other.history) == (ir.messages, ir.history)
+    assert (other.messages, other.history) == ((note,), ("p",))
+    assert (ir.after("q", {}).messages, ir.select([0]).messages) == ((note,), (note,))
 
 
 def test_history_grows_in_the_new_batch(ir: IR) -> None:
     after = ir.after("some_pass", {"b": 1, "a": None})
     assert ir.history == ()
     assert after.history == ('{"options": {"a": null, "b": 1}, "pass": "some_pass"}',)
+    assert after.after("p", {}).history == (*after.history, '{"options": {}, "pass": "p"}')
     assert after.tables["instructions"] is ir.tables["instructions"]
 
 
 def test_patterns_that_come_later_are_not_the_batchs(ir: IR) -> None:
     count = ir.count("patterns")
+    assert count == 4 == ir.operands["pattern_id"].n_unique()
     ir.pools.patterns.intern("[[1,2],[3,4],[5,6]]")
     assert ir.count("patterns") == count == len(ir.patterns)
 
