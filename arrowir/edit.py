@@ -29,12 +29,10 @@ from arrowir.runs import (
     parallel,
     slab,
     sort_references,
+    text_bytes,
 )
 from arrowir.store import Array, Pool, Pools, Strings, Table, starts
 from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_runs
-
-_FILLED = {("dependencies", "on_instruction_id")}
-"""Columns that an edit may fill although they were absent everywhere."""
 
 _NAMES = {
     "operands": {"location_id": "name", "set_id": "set_name", "register_id": "register_name"},
@@ -47,6 +45,9 @@ _NAMES = {
 }
 """Keys whose target may go, by table, with the column that then holds its name (rule R5)."""
 
+_MARKED = ("call_chain_id", "parent_id")
+"""Keys on the call chain of a row: where a row has none, that of the clone it is in."""
+
 _OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("call_arguments", "formal_register_id")}
 """Keys of a call on the function that it names, which a clone of the call shares."""
 
@@ -57,6 +58,15 @@ class Window:
 
     first: Array
     rows: Array
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A new column: the arrays that it needs (dtype, length), and what fills them."""
+
+    column: str
+    arrays: "tuple[tuple[type[np.generic], int], ...]"
+    make: Callable[..., Array | Strings | None]
 
 
 class Edit:
@@ -78,11 +88,12 @@ class Edit:
         self.added = {name: (added or {}).get(name) or Table.empty(name) for name in schema.STORED}
         self.runs: dict[str, Runs] = {}
         self.windows: dict[str, Window] = {}
-        self.bound: dict[str, tuple[Array, Array, Array]] = {}
+        self.bound: dict[str, tuple[Array, ...]] = {}
         self.prefixes: dict[str, Strings] = {}
         self.chains: Array | None = None
         self.settled: dict[tuple[str, str], tuple[Array, Array]] = {}
-        self.constants: dict[tuple[str, str], int] = {}
+        self.replaced: dict[tuple[str, str], Array] = {}
+        self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
         self._first_copy = np.zeros(1, np.int64)
 
@@ -96,28 +107,35 @@ class Edit:
         """Say which source rows of a table each clone refers to (arrays over copies; item 0 is ignored)."""
         self.windows[table] = Window(np.asarray(first, np.int64), np.asarray(rows, np.int64))
 
-    def bind(self, table: str, copy: Array, row: Array, target: Array) -> None:
-        """Say that in a clone a key on `row` becomes one on the new place of `target`: a bound parameter, say."""
-        new = tuple(np.asarray(a, np.int64) for a in (copy, row, target))
+    def bind(self, table: str, copy: Array, row: Array, target: Array, of: Array | int = 0) -> None:
+        """Say that in a clone a key on `row` becomes one on the new place of `target`: a bound parameter, say.
+
+        `of` is the copy whose place of `target` is meant.
+        """
+        copies = np.broadcast_to(np.asarray(of), np.shape(target))
+        new = tuple(np.asarray(a, np.int64) for a in (copy, row, target, copies))
         old = self.bound.get(table, tuple(a[:0] for a in new))
-        copies, rows, targets = (np.concatenate(pair) for pair in zip(old, new, strict=True))
-        self.bound[table] = copies, rows, targets
+        self.bound[table] = tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
 
     def prefix(self, table: str, names: Strings) -> None:
         """Say what clones put before names, one text per copy."""
         self.prefixes[table] = names
 
     def mark(self, chains: Array) -> None:
-        """Say which call chain the rows of each clone get (ids as if behind the old ones; -1 for copy 0)."""
+        """Say which call chain rows of each clone get that have none (ids as if behind the old ones; -1 for copy 0)."""
         self.chains = np.asarray(chains, np.int64)
 
     def settle(self, table: str, column: str, rows: Array, values: Array) -> None:
         """Give the final values of some rows of the new table, where no rule of copies yields them."""
         self.settled[table, column] = rows, values
 
-    def give(self, table: str, column: str, value: int) -> None:
-        """Give all clones one value in a column."""
-        self.constants[table, column] = value
+    def instead(self, table: str, column: str, values: Array) -> None:
+        """Say what clones copy in place of a column of numbers: one value for each old and added row."""
+        self.replaced[table, column] = values
+
+    def forget(self, table: str, rows: Array) -> None:
+        """Say that clones of some rows do not remember a name that they had: they are no clones of what was read."""
+        self.forgotten[table] = rows
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
@@ -190,8 +208,8 @@ class Edit:
             where = runs.start[clones] + shift[runs.copy[clones]]
             number_runs(where, runs.length[clones], runs.begins[:-1][clones], places)
         if bound is not None:
-            copy, row, target = bound
-            places[row + shift[copy]] = own[target]
+            copy, row, target, of = bound
+            places[row + shift[copy]] = places[target + shift[of]]
         return places, shift
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -200,11 +218,16 @@ class Edit:
         """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
         self.follow()
         names = [name for name in schema.STORED if name != "references"]
-        pieces = [(name, column, make) for name in names for column, make in self._columns(name)]
+        pieces = [(name, piece) for name in names for piece in self._pieces(name)]
+        pieces.sort(
+            key=lambda named: -sum(size for _, size in named[1].arrays)
+        )  # large ones first: threads end together
+        outs = iter(slab([array for _, piece in pieces for array in piece.arrays]))
+        work = [partial(piece.make, *[next(outs) for _ in piece.arrays]) for _, piece in pieces]
         rows = max((self.runs[name].total for name in self.runs), default=0)
         columns: dict[str, dict[str, Array | Strings | None]] = {name: {} for name in names}
-        for (name, column, _), values in zip(pieces, parallel([make for *_, make in pieces], rows), strict=True):
-            columns[name][column] = values
+        for (name, piece), values in zip(pieces, parallel(work, rows), strict=True):
+            columns[name][piece.column] = values
         made = IR(
             {name: self._table(name, columns[name]) for name in names},
             self.ir.pools,
@@ -213,22 +236,22 @@ class Edit:
         )
         return made.replace(references=self._references(made))
 
-    def _columns(self, name: str) -> "list[tuple[str, Callable[[], Array | Strings | None]]]":
-        """Return the columns of a table that are new, with the piece of work that makes each."""
+    def _pieces(self, name: str) -> "list[_Piece]":
+        """Return the columns of a table that are new."""
         runs, old = self.runs.get(name), self.ir.tables[name]
-        work: list[tuple[str, Callable[[], Array | Strings | None]]] = []
         places = {c.name: self._places_of(c) for c in old.schema.stored}  # kept, before threads start
         if runs is None:
-            for column, found in places.items():
-                if found is not None and old.has(column):
-                    work.append((column, partial(lookup, found[0], old[column])))
-            return work
-        numbers = [c for c in old.schema.stored if c.kind != "text" and self._fills(name, c)]
-        outs = slab([(schema.DTYPES[c.kind], runs.total) for c in numbers])
-        texts = [c for c in old.schema.stored if c.kind == "text"]
-        work += [(c.name, partial(self._text_column, name, c, runs)) for c in texts]
-        work += [(c.name, partial(self._column, name, c, runs, out)) for c, out in zip(numbers, outs, strict=True)]
-        return work
+            moved = [(column, found[0]) for column, found in places.items() if found is not None and old.has(column)]
+            return [_Piece(column, (), partial(lookup, found, old[column])) for column, found in moved]
+        pieces: list[_Piece] = []
+        for c in old.schema.stored:
+            if c.kind == "text":
+                pieces += self._text_piece(name, c, runs)
+            elif self._fills(name, c):
+                pieces.append(
+                    _Piece(c.name, ((schema.DTYPES[c.kind], runs.total),), partial(self._column, name, c, runs))
+                )
+        return pieces
 
     def _table(self, name: str, made: dict[str, Array | Strings | None]) -> Table:
         """Put a table together from its new columns."""
@@ -244,7 +267,7 @@ class Edit:
         for key, name in _NAMES.get(table, {}).items():
             now = made.get(key)
             target = old.schema.column(key).of
-            if now is None or isinstance(now, Strings) or target is None or not (now < 0).any():
+            if now is None or isinstance(now, Strings) or target is None or now.min(initial=0) >= 0:
                 continue
             before = np.empty(runs.total, np.int32)
             copy_runs(old[key], new[key], runs.start, runs.length, before)
@@ -268,56 +291,68 @@ class Edit:
         """Tell whether a column of numbers has anything in it."""
         if self.ir.tables[table].present(column.name) or self.added[table].present(column.name):
             return True
-        marked = column.name == "call_chain_id" and self.chains is not None and (self.runs[table].copy > 0).any()
-        return bool(marked) or (table, column.name) in _FILLED or (table, column.name) in self.constants
+        marked = column.name in _MARKED and self.chains is not None and (self.runs[table].copy > 0).any()
+        return bool(marked) or (table, column.name) in self.replaced or (table, column.name) in self.settled
 
     def _places_of(self, column: schema.Column) -> tuple[Array, Array] | None:
         return self.places(column.of) if column.kind == "id" and column.of in schema.STORED else None
 
     def _column(self, table: str, column: schema.Column, runs: Runs, out: Array) -> Array:
         old, new = self.ir.tables[table], self.added[table]
-        first, second = old[column.name], new[column.name]
+        first, second, start = old[column.name], new[column.name], runs.start
+        if (instead := self.replaced.get((table, column.name))) is not None:
+            first, second = np.concatenate((first, second)), instead.astype(out.dtype, copy=False)
+            start = start + np.where(runs.copy > 0, len(first), 0)
         if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
-            shift_runs(first, second, runs.start, runs.length, runs.shift, out)
+            shift_runs(first, second, start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
             copy = np.zeros_like(runs.copy) if (table, column.name) in _OF_CALLEES else runs.copy
-            map_runs(first, second, runs.start, runs.length, places[1][copy], places[0], out)
+            map_runs(first, second, start, runs.length, places[1][copy], places[0], out)
         else:
-            copy_runs(first, second, runs.start, runs.length, out)
-        if column.name == "call_chain_id" and self.chains is not None:
+            copy_runs(first, second, start, runs.length, out)
+        if column.name in _MARKED and self.chains is not None:
             chain = self.chains.astype(np.int32)
             found = self.places("call_chains")
             fill_runs(runs.length, runs.copy > 0, (chain if found is None else lookup(found[0], chain))[runs.copy], out)
-        if (table, column.name) in self.constants:
-            value = np.full(len(runs.copy), self.constants[table, column.name], out.dtype)
-            fill_runs(runs.length, runs.copy > 0, value, out)
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values
         return out
 
-    def _text_column(self, table: str, column: schema.Column, runs: Runs) -> Strings | None:
+    def _text_piece(self, table: str, column: schema.Column, runs: Runs) -> "list[_Piece]":
+        """Return the piece of work for a text column, or none where it is absent everywhere."""
+        old, new = self.ir.tables[table], self.added[table]
+        number = prefixes = None
         if column.name == "original_name":
-            return self._original_names(table, runs)
-        prefixes = self.prefixes.get(table)
-        number = np.where(runs.copy > 0, runs.copy, -1) if prefixes is not None else None
-        old, new = self.ir.tables[table], self.added[table]
-        return copy_text(old.text(column.name), new.text(column.name), runs, number, prefixes)
+            first, second, runs = self._original_names(table, runs)
+            if first is None:
+                return []
+        else:
+            first, second = old.text(column.name), new.text(column.name)
+            if table in self.prefixes:
+                number, prefixes = np.where(runs.copy > 0, runs.copy, -1), self.prefixes[table]
+        size = text_bytes(first, second, runs, number, prefixes)
 
-    def _original_names(self, table: str, runs: Runs) -> Strings | None:
-        """Give the rows of a clone the names they had in the kernel; the rows themselves keep theirs."""
+        def make(offsets: Array, data: Array) -> Strings:
+            return copy_text(first, second, runs, number, prefixes, (offsets, data))
+
+        return [_Piece(column.name, ((np.int64, runs.total + 1), (np.uint8, size)), make)]
+
+    def _original_names(self, table: str, runs: Runs) -> "tuple[Strings | None, Strings, Runs]":
+        """Return what the names that rows had in their kernel are copied from; the rows themselves keep theirs."""
         old, new = self.ir.tables[table], self.added[table]
+        kept, more = old.text("original_name"), new.text("original_name")
         if self.chains is None or not (self.chains[runs.copy] >= 0).any():
-            if old.columns["original_name"] is None and new.columns["original_name"] is None:
-                return None
-            return copy_text(old.text("original_name"), new.text("original_name"), runs)
-        kept = join_text([t.text("original_name") for t in (old, new)])
+            return (kept if kept.offsets[-1] or more.offsets[-1] else None), more, runs
+        kept = join_text([kept, more])
         names = join_text([t.text("name") for t in (old, new)])
         known = np.flatnonzero(np.diff(kept.offsets))  # unrolled ones, whose name in the kernel is another
         if len(known):
             names = put(names, known, picked(kept, known))
-        moved = Runs(runs.start + np.where(runs.copy > 0, len(kept), 0), runs.length, runs.copy)
-        return copy_text(kept, names, moved)
+        gone = self.forgotten.get(table, ())
+        if len(gone):
+            names = put(names, np.unique(gone), blank(len(np.unique(gone))))
+        return kept, names, Runs(runs.start + np.where(runs.copy > 0, len(kept), 0), runs.length, runs.copy)
 
     def _references(self, made: IR) -> Table:
         """Carry references along with the rows whose text holds the placeholders."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from arrowir.runs import Runs, copy_text, join_text
 from arrowir.store import Array, Strings
-from arrowir_kernels import free_suffixes, hash_names, prefix_hits
+from arrowir_kernels import free_suffixes, hash_names, prefix_hits, repeated_names
 from arrowir_kernels.numbered import fill_numbered, measure_numbered
 
 
@@ -117,13 +117,12 @@ def put(texts: Strings, rows: Array, new: Strings) -> Strings:
     return copy_text(texts, new, Runs.of(start, length))
 
 
-def repeated_scopes(names: Strings, scope: Array) -> Array:
-    """Return the scopes in which a name stands more than once, sorted."""
-    hashes = np.empty(len(names), np.uint64)
-    hash_names(names.offsets, names.data, scope.astype(np.int64), 0, hashes)
-    ranked = np.sort(hashes)
-    twice = ranked[1:][ranked[1:] == ranked[:-1]]
-    return np.unique(scope[np.isin(hashes, twice)]) if len(twice) else scope[:0]
+def repeated_runs(names: Strings, start: Array, length: Array) -> Array:
+    """Return a mask of the runs of names in which one stands more than once."""
+    size = 1 << (2 * int(length.max(initial=0))).bit_length()
+    found = np.zeros(len(start), np.int8)
+    repeated_names(names.offsets, names.data, start, length, np.zeros(size, np.uint64), np.zeros(size, np.int64), found)
+    return found == 1
 
 
 def prefixed_scopes(prefixes: Strings, prefix_scope: Array, mark: str, names: Strings, scope: Array) -> Array:

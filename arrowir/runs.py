@@ -24,6 +24,9 @@ THREADS = 2
 PARALLEL_ROWS = 100_000
 """Rows of a table below which threads cost more than they bring."""
 
+POOLED_BYTES = 4 << 20
+"""Size from which memory comes from Arrow's pool."""
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -144,14 +147,25 @@ def _workers(threads: int) -> ThreadPoolExecutor:
 
 
 def slab(columns: Sequence[tuple[type[np.generic], int]]) -> list[Array]:
-    """Allocate arrays in one piece: large pieces get large pages, which costs far fewer page faults."""
+    """Allocate arrays in one piece, a large one from Arrow's memory pool.
+
+    The pool keeps pages that were freed; pages fresh from the system cost several times what it takes to fill them.
+    """
     sizes = np.array([(np.dtype(dtype).itemsize * rows + 63) // 64 * 64 for dtype, rows in columns], np.int64)
     begins = starts(sizes)
-    piece = np.empty(int(begins[-1]), np.uint8)
+    piece = _bytes(int(begins[-1]))
     return [
         piece[begins[k] : begins[k] + np.dtype(dtype).itemsize * rows].view(dtype)
         for k, (dtype, rows) in enumerate(columns)
     ]
+
+
+def _bytes(size: int) -> Array:
+    if size < POOLED_BYTES:
+        return np.empty(size, np.uint8)
+    import pyarrow as pa  # not for small work: it takes long to load
+
+    return np.frombuffer(pa.allocate_buffer(size), np.uint8)
 
 
 def blank(rows: int) -> Strings:
@@ -173,16 +187,23 @@ def join_text(parts: Sequence[Strings]) -> Strings:
 
 
 def copy_text(
-    first: Strings, second: Strings, runs: Runs, number: Array | None = None, prefixes: Strings | None = None
+    first: Strings,
+    second: Strings,
+    runs: Runs,
+    number: Array | None = None,
+    prefixes: Strings | None = None,
+    into: "tuple[Array, Array] | None" = None,
 ) -> Strings:
-    """Copy runs of a text column that stands in two parts, with the run's numbered prefix before each name."""
+    """Copy runs of a text column that stands in two parts, with the run's numbered prefix before each name.
+
+    `into` gives the arrays for offsets and bytes, the latter as long as `text_bytes` says.
+    """
     number = np.full(len(runs.start), -1, np.int64) if number is None else number.astype(np.int64)
     prefixes = prefixes or blank(0)
-    sizes = np.diff(prefixes.offsets)
-    extra = np.where(number < 0, 0, sizes[np.maximum(number, 0)]) if len(sizes) else np.zeros(len(number), np.int64)
-    offsets = np.empty(runs.total + 1, np.int64)
+    extra = _prefix_bytes(number, prefixes)
+    offsets = np.empty(runs.total + 1, np.int64) if into is None else into[0]
     measure_names(first.offsets, second.offsets, runs.start, runs.length, extra, offsets)
-    data = np.empty(int(offsets[-1]), np.uint8)
+    data = np.empty(int(offsets[-1]), np.uint8) if into is None else into[1]
     fill_names(
         first.offsets,
         first.data,
@@ -197,3 +218,23 @@ def copy_text(
         data,
     )
     return Strings(offsets, data)
+
+
+def text_bytes(
+    first: Strings, second: Strings, runs: Runs, number: Array | None = None, prefixes: Strings | None = None
+) -> int:
+    """Return how many bytes `copy_text` writes."""
+    ends, split = runs.start + runs.length, len(first)
+    total = 0
+    for offsets, base, mine in ((first.offsets, 0, runs.start < split), (second.offsets, split, runs.start >= split)):
+        if mine.any():
+            total += int((offsets[ends[mine] - base] - offsets[runs.start[mine] - base]).sum())
+    if number is not None and prefixes is not None:
+        total += int((runs.length * _prefix_bytes(number, prefixes)).sum())
+    return total
+
+
+def _prefix_bytes(number: Array, prefixes: Strings) -> Array:
+    """Return how many bytes each run puts before its names."""
+    sizes = np.diff(prefixes.offsets)
+    return np.where(number < 0, 0, sizes[np.maximum(number, 0)]) if len(sizes) else np.zeros(len(number), np.int64)

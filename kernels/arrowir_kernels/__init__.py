@@ -1,6 +1,14 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.names import fill_names, free_suffixes, hash_names, measure_names, prefix_hits
+from arrowir_kernels.edges import mark_ends
+from arrowir_kernels.names import (
+    fill_names,
+    free_suffixes,
+    hash_names,
+    measure_names,
+    prefix_hits,
+    repeated_names,
+)
 from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, map_runs, number_runs, shift_runs
 
 __all__ = [
@@ -11,8 +19,10 @@ __all__ = [
     "free_suffixes",
     "hash_names",
     "map_runs",
+    "mark_ends",
     "measure_names",
     "number_runs",
     "prefix_hits",
+    "repeated_names",
     "shift_runs",
 ]

@@ -227,3 +227,44 @@ def prefix_hits(
                 if low < len(hashes) and hashes[low] == state:
                     out[row] = 1
                     break
+
+
+@kernel
+def repeated_names(
+    offsets: Rows,
+    data: Bytes,
+    start: Rows,
+    length: Rows,
+    slots: NDArray[np.uint64],
+    stamps: Rows,
+    out: NDArray[np.int8],
+) -> None:
+    """Tell which runs of names have one twice; names are compared by a 64-bit hash.
+
+    Parameters
+    ----------
+    offsets, data
+        The names.
+    start, length
+        First name and number of names of each run.
+    slots, stamps
+        Hash table, zeroed; its length is a power of two larger than twice the longest run: hashes, run + 1.
+    out
+        Set to 1 for runs that have.
+    """
+    mask = len(slots) - 1
+    prime = np.uint64(1099511628211)
+    for run in range(len(start)):
+        for row in range(start[run], start[run] + length[run]):
+            state = np.uint64(14695981039346656037)
+            for k in range(offsets[row], offsets[row + 1]):
+                state = (state ^ np.uint64(data[k])) * prime
+            state = state ^ (state >> np.uint64(29))
+            slot = np.int64(state & np.uint64(mask))
+            while stamps[slot] == run + 1 and slots[slot] != state:
+                slot = (slot + 1) & mask
+            if stamps[slot] == run + 1:
+                out[run] = 1
+                break
+            stamps[slot] = run + 1
+            slots[slot] = state

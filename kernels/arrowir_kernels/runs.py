@@ -136,19 +136,19 @@ def number_runs(
 
 @kernel
 def fill_runs(length: Rows, chosen: NDArray[np.bool_], value: NDArray[Any], out: NDArray[Any]) -> None:
-    """Fill some of consecutive runs of an array with a constant each.
+    """Fill the absent keys of some of consecutive runs of a column with one key each.
 
     Parameters
     ----------
     length, chosen, value
         Number of rows of each run, whether it is filled, and with what.
     out
-        Written where runs are chosen.
+        Written where it is negative, in the runs chosen.
     """
     place = 0
     for run in range(len(length)):
         if chosen[run]:
             target = out[place : place + length[run]]
             for row in range(length[run]):
-                target[row] = value[run]
+                target[row] = value[run] if target[row] < 0 else target[row]
         place += length[run]

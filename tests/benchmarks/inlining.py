@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.inputs import anew, body, sites
+from tests.benchmarks.inputs import BLOCKS, anew, body, sites
 from tests.benchmarks.llvm import AlwaysInliner, Shape
 from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 OPERANDS = 3
 
 
-def inline(name: str, full: int, *, edges: bool = True) -> Callable[[Inputs], Case]:
-    """Return the set-up of a row that inlines the call-sites of an input."""
+def inline(name: str, full: int, *, edges: bool = True, branches: int = 0) -> Callable[[Inputs], Case]:
+    """Return the set-up of a row that inlines the call-sites of an input.
+
+    `branches` of the instructions of a body are branches; then a NoOp stands in the last block, which is empty.
+    """
 
     def set_up(inputs: Inputs) -> Case:
         import arrowir as air
@@ -28,13 +31,19 @@ def inline(name: str, full: int, *, edges: bool = True) -> Callable[[Inputs], Ca
             amount=count,
             unit="instructions",
             fresh=partial(anew, ir),
-            check=partial(_check, ir=ir, instructions=count, edges=edges),
+            check=partial(
+                _check,
+                ir=ir,
+                instructions=count + (branches > 0),
+                operands=OPERANDS * (count - branches * sites(inputs, full)),
+                edges=edges,
+            ),
         )
 
     return set_up
 
 
-def _check(result: "PassResult", *, ir: "IR", instructions: int, edges: bool) -> None:
+def _check(result: "PassResult", *, ir: "IR", instructions: int, operands: int, edges: bool) -> None:
     """Raise unless every call-site of every module became its body, with all that belongs to it."""
     assert result.ok, result.diagnostics
     assert set(result.status) == {"changed"}, result.status
@@ -42,7 +51,7 @@ def _check(result: "PassResult", *, ir: "IR", instructions: int, edges: bool) ->
     assert out.count("calls") == 0
     assert out.count("functions") == len(ir)
     assert out.count("instructions") == instructions, out
-    assert out.count("operands") == OPERANDS * instructions, out
+    assert out.count("operands") == operands, out
     assert (out.count("dependencies") > instructions) if edges else (out.count("dependencies") == 0), out
     names = out.tables["instructions"].text()
     assert len(names) == instructions
@@ -93,6 +102,20 @@ ROWS = (
         inline("sites_distinct", 1000),
         needs=("sites_distinct",),
         peers=(Peer("llvm_inline_distinct"), Peer("inline_1000")),
+    ),
+    Row(
+        "inline_nested",
+        "inline_nki_kernel: 100 call-sites of a kernel that is 10 call-sites",
+        inline("sites_nested", 1000),
+        needs=("sites_nested",),
+        peers=(Peer("inline_1000", at_most=2),),
+    ),
+    Row(
+        "inline_blocks",
+        "inline_nki_kernel: 1,000 call-sites of a kernel of four blocks",
+        inline("sites_blocks", 1000, branches=BLOCKS),
+        needs=("sites_blocks",),
+        peers=(Peer("inline_1000", at_most=2),),
     ),
     Row(
         "inline_modules",

@@ -51,6 +51,47 @@ def _call_sites(full: int, *, edges: bool = True, distinct: bool = False) -> Cal
     return make
 
 
+STACK = 10
+"""Call-sites in a kernel that calls kernels."""
+
+BLOCKS = 4
+"""Blocks of a kernel of several."""
+
+
+def _nested(inputs: Inputs, path: Path) -> None:
+    """Write a module whose call-sites name a kernel that is ten call-sites of another."""
+    import arrowir as air
+    from arrowir.testing.workloads import call_sites
+
+    inner = call_sites(STACK, body(inputs), operands=3)
+    outer = call_sites(max(1, sites(inputs, 1000) // STACK), body(inputs), operands=3)
+    (stack,) = inner["functions"]
+    stack["name"] = "stack"
+    for site in outer["functions"][0]["blocks"][0]["instructions"]:
+        (first, second), (result,) = site["func_args"].values(), site["func_outs"].values()
+        site |= {"func": "stack", "func_args": {"in0": first, "in1": second}, "func_outs": {"out0": result}}
+    outer["nki_functions"]["functions"] = [stack, *inner["nki_functions"]["functions"]]
+    air.read_json(_encode(outer), name="nested").write_parquet(path)
+
+
+def _blocks(inputs: Inputs, path: Path) -> None:
+    """Write call-sites of a kernel of several blocks; with its branches it has as many instructions as the others."""
+    import arrowir as air
+    from arrowir.testing.workloads import call_sites
+
+    document = call_sites(sites(inputs, 1000), body(inputs) - BLOCKS, operands=3)
+    (kernel,) = document["nki_functions"]["functions"]
+    rows = kernel["blocks"][0]["instructions"]
+    size = -(-len(rows) // BLOCKS)
+    kernel["blocks"] = [
+        {"name": f"b{number}", "instructions": rows[number * size : (number + 1) * size]} for number in range(BLOCKS)
+    ]
+    for number, block in enumerate(kernel["blocks"][:-1]):
+        branch = {"engine": "SP", "ins": [], "name": f"B-{number}", "opcode": "UnconditionalBranch", "outs": []}
+        block["instructions"].append({**branch, "target": f"b{number + 1}"})
+    air.read_json(_encode(document), name="blocks").write_parquet(path)
+
+
 def _modules(inputs: Inputs, path: Path) -> None:
     """Write modules of one call-site each; they are alike, so the one is read and repeated."""
     import arrowir as air
@@ -159,6 +200,8 @@ MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_10000": _call_sites(10_000),
     "sites_no_edges": _call_sites(1000, edges=False),
     "sites_distinct": _call_sites(1000, distinct=True),
+    "sites_nested": _nested,
+    "sites_blocks": _blocks,
     "modules_1000": _modules,
     "document.json": _document,
     "document": _dataset,

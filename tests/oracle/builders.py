@@ -79,6 +79,14 @@ def call(name: str, func: str | None = "k", **more: Any) -> Obj:
     return op(name, "NKIKernel", engine="DVE", func=func) | more
 
 
+def jump(name: str, target: str, **more: Any) -> Obj:
+    return op(name, "UnconditionalBranch", target=target) | more
+
+
+def block(name: str, *instructions: Obj, **more: Any) -> Obj:
+    return {"name": name, "instructions": list(instructions)} | more
+
+
 def function(name: str, allocations: list[Obj], *instructions: Obj, **more: Any) -> Obj:
     blocks = [{"name": "Block1", "instructions": list(instructions)}]
     return {"name": name, "attributes": [], "allocations": allocations, "blocks": blocks} | more
@@ -101,7 +109,15 @@ def names(doc: Obj, index: int = 0, block: int = 0) -> list[str]:
 
 
 def row(doc: Obj, name: str, index: int = 0) -> Obj:
-    return next(each for each in rows(doc, index) if each["name"] == name)
+    """The instruction of that name, in whatever block of the function, nested ones aside."""
+    found = [each for block in doc["functions"][index]["blocks"] for each in block["instructions"]]
+    return next(each for each in found if each["name"] == name)
+
+
+def flow(doc: Obj, index: int = 0) -> dict[str, list[str]]:
+    """The blocks of a function with the names of what stands in them, in order."""
+    blocks = doc["functions"][index]["blocks"]
+    return {each["name"]: [found["name"] for found in each["instructions"]] for each in blocks}
 
 
 def allocations(doc: Obj, index: int = 0) -> dict[str, Obj]:

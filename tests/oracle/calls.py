@@ -37,6 +37,7 @@ def one_call(*around: Obj, callee: Obj | None = None, sets: list[Obj] | None = N
 
 
 def inlined(doc: Obj, **options: Any) -> Outcome:
+    """What the pass makes of a module, by all rules of N."""
     before = copy.deepcopy(doc)
     outcome = run_inline(doc, **options)
     assert doc == before
@@ -76,6 +77,13 @@ def bare(*instructions: Obj, **site: Any) -> Obj:
         "main", [], op("p"), call("C", **dependent), op("z", dependencies=[["p", "Flow"], ["C", "Anti"], ["p", "Anti"]])
     )
     return module(caller, kernels=[function("k", [], *instructions)])
+
+
+def in_blocks(*blocks: Obj, **site: Any) -> Obj:
+    """`bare` with a kernel of several blocks."""
+    doc = bare(**site)
+    doc["nki_functions"]["functions"] = [function("k", [], blocks=list(blocks))]
+    return doc
 
 
 def edges(outcome: Outcome, name: str, key: str = "dependencies") -> Any:

@@ -1,6 +1,7 @@
-"""The canonical copy of a kernel function (N3), and what is refused there for now."""
+"""The canonical copy of a kernel function (N3): whether it is split or spliced, and what it has to name."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,10 @@ from tests.oracle.graph import (
     render,
     walk,
 )
-from tests.oracle.names import OUTPUT_KINDS, call_sites
+from tests.oracle.names import OUTPUT_KINDS
 from tests.oracle.outcome import PassFailure
 from tests.oracle.resolve import ARGUMENT_MAPS, BRANCH_KEYS, CALLEE_KEYS, resolve_function
-from tests.oracle.unrolling import LoopPlan, loop_range, trip_count, unroll_function
+from tests.oracle.unrolling import LoopPlan, unroll_function
 
 
 @dataclass(eq=False)
@@ -32,10 +33,26 @@ class Canonical:
     function: Function
     twin: dict[Node, Any]
 
+    @property
+    def is_split(self) -> bool:
+        """N12, N13: whether the caller's block has to be split for this body."""
+        several = len(self.function.blocks) > 1
+        return several or self.branches_to_entry or returns_early(list(self.function.instructions()))
+
+    @property
+    def branches_to_entry(self) -> bool:
+        """N13: whether something in the body branches to its entry block."""
+        return any(
+            isinstance(target, Block) and target is self.function.blocks[0]
+            for instruction in self.function.instructions()
+            for target in branch_targets(instruction)
+        )
+
     def body(self) -> list[Instruction]:
-        """N12: the instructions of the one block, a final `Return` dropped."""
-        instructions = [each for block in self.function.blocks for each in block.instructions]
-        return instructions[:-1] if ends_in_return(instructions) else instructions
+        """What is cloned: all instructions, but N12 drops a final `Return`."""
+        instructions = list(self.function.instructions())
+        drops_return = ends_in_return(instructions) and not self.is_split
+        return instructions[:-1] if drops_return else instructions
 
     def output_formals(self) -> list[MemorySet]:
         return [memory_set for memory_set in self.function.sets if memory_set.kind in OUTPUT_KINDS]
@@ -55,17 +72,24 @@ class Canonical:
         return sets
 
 
-def canonicalise(module: Module, callee: Function, shard_id: int) -> Canonical:
-    """N3: a copy through JSON text, its own call-sites expanded, then the passes on it, in that order."""
+def canonicalise(
+    module: Module,
+    callee: Function,
+    shard_id: int,
+    expand_inner_call_sites: Callable[[Function, Function], None],
+) -> Canonical:
+    """N3: a copy through JSON text, its own call-sites expanded, then the passes on it, in that order.
+
+    `expand_inner_call_sites` gets the function of the module and its copy.
+    """
     copy = parse_function(json.loads(json.dumps(render(callee))))
     resolve_function(module, copy)
-    expand_inner_call_sites(copy)
-    refuse_several_blocks(copy)
+    twin = twins(callee, copy)
+    expand_inner_call_sites(callee, copy)
     unroll_function(LoopPlan(copy, shard_id))
     lower_and_propagate(copy)
-    refuse_control_flow(copy)
     check_resolved(copy)
-    return Canonical(copy, twins(callee, copy))
+    return Canonical(copy, twin)
 
 
 def twins(callee: Function, copy: Function) -> dict[Node, Any]:
@@ -75,36 +99,18 @@ def twins(callee: Function, copy: Function) -> dict[Node, Any]:
     return pairs
 
 
-def not_supported(function: Function, what: str) -> PassFailure:
-    return PassFailure("not_supported", f"`{function.name}` has {what}", function=function.name)
-
-
-def expand_inner_call_sites(copy: Function) -> None:
-    """N1, N3: where nesting comes in; for now a call-site inside a kernel function is refused."""
-    if call_sites(copy):
-        raise not_supported(copy, "a call-site of its own")
-
-
 def lower_and_propagate(copy: Function) -> None:
     """N3: the one place where `lower_generic_indirect` (G) and `constant_propagate` (C) will run."""
 
 
-def refuse_several_blocks(copy: Function) -> None:
-    """N13 comes in here; for now a body has one block."""
-    if len(copy.blocks) > 1:
-        raise not_supported(copy, f"{len(copy.blocks)} blocks")
+def branch_targets(instruction: Instruction) -> list[Any]:
+    """What a branch goes to (R4); None for a name that did not resolve."""
+    refs = [instruction.obj.get(key) for key in BRANCH_KEYS.get(instruction.opcode, ())]
+    return [ref.target for ref in refs if isinstance(ref, Ref)]
 
 
-def refuse_control_flow(copy: Function) -> None:
-    """N12, N13: a `Return` before the end, or a branch to the entry block."""
-    instructions = list(copy.instructions())
-    for instruction in instructions:
-        if instruction.opcode == "Return" and instruction is not instructions[-1]:
-            raise not_supported(copy, "a `Return` before its end")
-        for key in BRANCH_KEYS.get(instruction.opcode, ()):
-            target = instruction.obj.get(key)
-            if isinstance(target, Ref) and isinstance(target.target, Block):
-                raise not_supported(copy, "a branch to its entry block")
+def returns_early(instructions: list[Instruction]) -> bool:
+    return any(each.opcode == "Return" for each in instructions[:-1])
 
 
 def ends_in_return(instructions: list[Instruction]) -> bool:
@@ -144,41 +150,3 @@ def operand_refs(operand: Any) -> list[Ref]:
     if isinstance(location, Ref) and location.target is not None:
         return list(refs_in({key: value for key, value in operand.items() if key != "memsetref"}))
     return list(refs_in(operand))
-
-
-def surviving(blocks: list[Block], shard_id: int) -> list[Instruction]:
-    """The instructions of a body that have an instance when it is flat: none of a loop without trips."""
-    found = []
-    for block in blocks:
-        for instruction in block.instructions:
-            found.append(instruction)
-            trips = trips_of(instruction, shard_id)
-            if trips is None or trips:
-                found += surviving(instruction.blocks, shard_id)
-    return found
-
-
-def trips_of(instruction: Instruction, shard_id: int) -> range | None:
-    """The trips of a loop; None of anything else, and of a loop that cannot be unrolled and fails later."""
-    if instruction.opcode != "Loop":
-        return None
-    try:
-        return loop_range(instruction, shard_id)
-    except PassFailure:
-        return None
-
-
-def unrolled_rows(callee: Function, shard_id: int, *, without_return: bool) -> int:
-    """O6: the rows of a body when it is flat; what cannot be unrolled counts as it stands and fails later."""
-
-    def rows_of(blocks: list[Block]) -> int:
-        return sum(row_count(instruction) for block in blocks for instruction in block.instructions)
-
-    def row_count(instruction: Instruction) -> int:
-        trips = trips_of(instruction, shard_id)
-        inside = rows_of(instruction.blocks)
-        return 1 + inside if trips is None else trip_count(trips) * inside
-
-    rows = rows_of(callee.blocks)
-    last = [each for block in callee.blocks for each in block.instructions][-1:]
-    return rows - 1 if without_return and ends_in_return(last) else rows

@@ -1,34 +1,30 @@
-"""Inlining of NKI kernels: which call-sites, in which order what is checked, and what is removed.
+"""Inlining of NKI kernels: in which order what is checked, what is made canonical, and what is changed.
 
-The order of checks, each over the whole module before the next, the first error being the one reported:
+The order of checks, each over the whole module before the next, the first error being the one reported.
+Call-sites are those of ordinary functions and of the functions that are expanded, in file order.
 
-1. the callee of every call-site of an ordinary function (N4, R4);
+1. the callee of every call-site (N4, R4);
 2. cycles among the functions that call-sites reach, whether or not the gate passes (N1);
 3. the size (O6);
-4. per call-site that passes the gate, in program order: the checks of `binding.check_call_site`;
-5. per distinct callee, in the order of its first such call-site: canonicalisation (N3), which is also where
-   what is not supported yet is refused, in this order: a call-site inside the callee, several blocks, then
-   (after unrolling) a `Return` before the end, a branch to the entry block; after that unresolved names (R5);
-6. per call-site in program order: `scratchpad_base`, `scratchpad_unallocated`, `unknown_arch`, `sb_overflow`.
+4. per call-site that passes the gate, in file order: the checks of `binding.check_call_site`;
+5. per function that is expanded, after those that it calls itself: the memory of its own call-sites, then
+   canonicalisation (N3), at the end of which unresolved names fail (R5);
+6. per call-site of the ordinary functions: `scratchpad_base`, `scratchpad_unallocated`, `unknown_arch`,
+   `sb_overflow`.
 """
 
 from typing import Any
 
 from tests.oracle.arch import capacity_of
 from tests.oracle.binding import Site, check_call_site, sb_base, sb_scratchpad
-from tests.oracle.canonical import Canonical, canonicalise, surviving, unrolled_rows
-from tests.oracle.edit import taken_names
-from tests.oracle.graph import Function, Instruction, Module, Ref
-from tests.oracle.names import call_sites, find_callees, kernel_functions, ordinary_functions
+from tests.oracle.call_sites import Calls, Gate, check_cycles, find_calls
+from tests.oracle.canonical import Canonical, canonicalise
+from tests.oracle.graph import Function, Module
 from tests.oracle.outcome import Diagnostic, Outcome, PassFailure, Provenance, same_document
-from tests.oracle.resolve import CALLEE_KEYS, load
+from tests.oracle.resolve import load
+from tests.oracle.sizes import predicted_rows, removed_functions
 from tests.oracle.splicing import splice
 from tests.oracle.unrolling import check_size
-
-SKIPPED = (
-    "Skip lowering {} because the allocation status of the kernel is not consistent "
-    "with the current location of the pass"
-)
 
 
 def run_inline(
@@ -39,10 +35,11 @@ def run_inline(
     shard_id: int = 0,
     max_instructions: int = 25_000_000,
 ) -> Outcome:
-    """N1 to N19 on one module."""
+    """N1 to N20 on one module."""
     module = load(doc)
     try:
-        diagnostics = inline(module, Gate(allocated, allocated_key), shard_id, max_instructions)
+        inlining = Inlining(module, Gate(allocated, allocated_key), shard_id)
+        diagnostics = inlining.run(max_instructions)
     except PassFailure as failure:
         return Outcome("failed", doc, [failure.diagnostic], provenance_of(load(doc)))
     after = module.render()
@@ -55,158 +52,56 @@ def provenance_of(module: Module) -> list[Provenance]:
     return [row.provenance for function in module.all_functions for row in function.instructions()]
 
 
-class Gate:
-    """N2: which call-sites the pass takes at its position."""
+class Inlining:
+    """One module on its way."""
 
-    def __init__(self, allocated: bool | None, key: str) -> None:
-        self.allocated = allocated
-        self.key = key
+    def __init__(self, module: Module, gate: Gate, shard_id: int) -> None:
+        self.module = module
+        self.gate = gate
+        self.shard_id = shard_id
+        self.calls: Calls = find_calls(module, gate)
+        self.bodies: dict[Function, Canonical] = {}
 
-    def recorded(self, call_site: Instruction) -> bool | None:
-        """A status that stands on the call-site wins over what the callee says."""
-        written = call_site.obj.get(self.key)
-        return written if isinstance(written, bool) else None
+    def run(self, max_instructions: int) -> list[Diagnostic]:
+        """All checks, then the change (O9)."""
+        calls, bodies = self.calls, self.bodies
+        check_cycles(calls.outermost)
+        removed = removed_functions(self.module, calls, self.shard_id)
+        check_size(predicted_rows(self.module, calls, removed, self.shard_id), max_instructions)
+        for site in calls.all_sites:
+            check_call_site(site)
+        for callee in calls.callees():
+            bodies[callee] = canonicalise(self.module, callee, self.shard_id, self.expand_inner_call_sites)
+        for function in calls.outermost:
+            self.check_memory(calls.sites[function])
+        diagnostics = list(calls.skipped)
+        for callee, body in bodies.items():
+            diagnostics += outputs_not_written(callee, body)
 
-    def status(self, call_site: Instruction, callee: Function) -> bool:
-        recorded = self.recorded(call_site)
-        if recorded is not None:
-            return recorded
-        return any(each.obj.get("allocated") and each.memory in ("SB", "PSUM") for each in callee.locations)
+        for function in calls.outermost:
+            self.expand(function, calls.sites[function])
+        for function in removed:
+            self.module.remove(function)
+        return diagnostics
 
-    def passes(self, status: bool) -> bool:
-        return self.allocated is None or status == self.allocated
+    def expand(self, function: Function, sites: list[Site]) -> None:
+        if sites:
+            splice(function, sites, self.bodies)
 
+    def check_memory(self, sites: list[Site]) -> None:
+        """N7 and N8, for the call-sites of one function."""
+        for site in sites:
+            check_memory(self.module, self.gate, site, self.bodies[site.callee])
 
-def inline(module: Module, gate: Gate, shard_id: int, max_instructions: int) -> list[Diagnostic]:
-    """All checks, then the change (O9)."""
-    diagnostics: list[Diagnostic] = []
-    sites: list[Site] = []
-    for function in ordinary_functions(module):
-        for call_site in call_sites(function):
-            site = site_of(module, gate, function, call_site)
-            if site is None:
-                diagnostics.append(skipped(function, call_site))
-            else:
-                sites.append(site)
-    check_cycles(module)
-    removed = removed_functions(module, sites, shard_id)
-    check_size(predicted_rows(module, sites, removed, shard_id), max_instructions)
-    for site in sites:
-        check_call_site(site)
-    bodies: dict[Function, Canonical] = {}
-    for site in sites:
-        if site.callee not in bodies:
-            bodies[site.callee] = canonicalise(module, site.callee, shard_id)
-    for site in sites:
-        check_memory(module, gate, site, bodies[site.callee])
-    for callee, body in bodies.items():
-        diagnostics += outputs_not_written(callee, body)
-
-    for function in ordinary_functions(module):
-        own = [site for site in sites if site.caller is function]
-        if own:
-            splice(function, own, bodies, taken_names(function))
-    for function in removed:
-        module.remove(function)
-    return diagnostics
-
-
-def site_of(module: Module, gate: Gate, function: Function, call_site: Instruction) -> Site | None:
-    """The call-site with its callee; None when the gate skips it (N2)."""
-    recorded = gate.recorded(call_site)
-    if recorded is not None and not gate.passes(recorded):
-        return None
-    where = {"function": function.name, "block": call_site.block.name, "instruction": call_site.name}
-    func = call_site.obj.get("func")
-    candidates = find_callees(module, func.raw) if isinstance(func, Ref) else []
-    if not candidates:
-        raise PassFailure("no_callee", "NKI Kernel Instruction does not have a valid function", **where)
-    if len(candidates) > 1:
-        raise PassFailure("ambiguous_callee", f"{len(candidates)} functions are named `{func.raw}`", **where)
-    if not gate.passes(gate.status(call_site, candidates[0])):
-        return None
-    return Site(function, call_site, candidates[0])
-
-
-def skipped(function: Function, call_site: Instruction) -> Diagnostic:
-    return Diagnostic(
-        "note",
-        "call_site_skipped",
-        SKIPPED.format(call_site.name),
-        function=function.name,
-        block=call_site.block.name,
-        instruction=call_site.name,
-    )
-
-
-def callees_of(function: Function) -> list[Function]:
-    """The functions that the call-sites of a function name, in program order."""
-    named = [call_site.obj.get("func") for call_site in call_sites(function)]
-    return [ref.target for ref in named if isinstance(ref, Ref) and isinstance(ref.target, Function)]
-
-
-def check_cycles(module: Module) -> None:
-    """N1: walk from the ordinary functions in program order; a cycle is named from where it was met first."""
-    finished: set[Function] = set()
-    for start in ordinary_functions(module):
-        if start in finished:
-            continue
-        path = [start]
-        ahead = [iter(callees_of(start))]
-        while path:
-            callee = next(ahead[-1], None)
-            if callee is None:
-                finished.add(path.pop())
-                ahead.pop()
-            elif callee in path:
-                cycle = [*path[path.index(callee) :], callee]
-                names = " -> ".join(str(function.name) for function in cycle)
-                raise PassFailure("recursive_kernel", f"kernel functions call each other: {names}")
-            elif callee not in finished:
-                path.append(callee)
-                ahead.append(iter(callees_of(callee)))
-
-
-def removed_functions(module: Module, sites: list[Site], shard_id: int) -> list[Function]:
-    """N15: expanded kernel functions that no call that stays, of whatever function stays, names."""
-    kernels = kernel_functions(module)
-    expanded = {site.instruction: surviving(site.callee.blocks, shard_id) for site in sites}
-    candidates = [function for function in kernels if any(site.callee is function for site in sites)]
-    staying = [function for function in module.all_functions if function not in candidates]
-    while True:
-        named = [callee for function in staying for callee in remaining_callees(function, expanded)]
-        rescued = [function for function in candidates if function in named]
-        if not rescued:
-            return candidates
-        candidates = [function for function in candidates if function not in rescued]
-        staying += rescued
-
-
-def remaining_callees(function: Function, expanded: dict[Instruction, list[Instruction]]) -> list[Any]:
-    """What the call-sites and `Call`s of a function name, bodies in the place of expanded call-sites."""
-    found: list[Any] = []
-    for instruction in function.instructions():
-        for each in expanded.get(instruction, [instruction]):
-            ref = each.obj.get(CALLEE_KEYS.get(each.opcode, ""))
-            if isinstance(ref, Ref):
-                found.append(ref.target)
-    return found
-
-
-def predicted_rows(module: Module, sites: list[Site], removed: list[Function], shard_id: int) -> int:
-    """O6: all rows after the pass, and each unrolled body once; the `_start` and `_done` NoOps left out."""
-    rows = 0
-    for function in module.all_functions:
-        if function not in removed:
-            rows += len(list(function.instructions()))
-    for site in sites:
-        rows += unrolled_rows(site.callee, shard_id, without_return=True) - 1
-    distinct: list[Function] = []
-    for site in sites:
-        if site.callee not in distinct:
-            distinct.append(site.callee)
-            rows += unrolled_rows(site.callee, shard_id, without_return=False)
-    return rows
+    def expand_inner_call_sites(self, function: Function, copy: Function) -> None:
+        """N1, N3: what is done to an ordinary function, on the copy of a kernel function."""
+        twin = dict(zip(function.instructions(), copy.instructions(), strict=True))
+        sites = [Site(copy, twin[site.instruction], site.callee) for site in self.calls.sites[function]]
+        for site in sites:
+            # It has passed already, on the function itself.
+            check_call_site(site)
+        self.check_memory(sites)
+        self.expand(copy, sites)
 
 
 def check_memory(module: Module, gate: Gate, site: Site, body: Canonical) -> None:

@@ -1,11 +1,11 @@
-"""Putting the bodies in place of the call-sites of one function (N8, N10 to N12, N14).
+"""Putting the bodies in place of the call-sites of one function (N8, N10, N11, N14).
 
-Memory first, then clones, then edges, then the blocks, then names. A body of several blocks (N13), and
-several call-sites in one such block (N20), would come in at `put_in_place`; everything else works on the
-clones of a call-site in body order, whatever block they are in.
+Memory first, then clones, then edges, then the blocks (`placing`), then names. All but the blocks works on
+the clones of a call-site in body order, whatever block they are in. A body's rows are all alike here, those
+that an expansion inside the kernel function added included.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any
 
 from tests.oracle.binding import Site, sb_base
@@ -16,7 +16,7 @@ from tests.oracle.edit import (
     entry_ref,
     give_fresh_names,
     lists_of,
-    sorted_object,
+    taken_names,
     with_ref,
 )
 from tests.oracle.graph import (
@@ -33,34 +33,15 @@ from tests.oracle.graph import (
 )
 from tests.oracle.joins import Lists, join_over_gaps
 from tests.oracle.outcome import Provenance
+from tests.oracle.placing import Expansion, Flow, flow_of, new_row, put_in_place
 
-# N13's terminators: a `_done` goes before one that ends the body.
-TERMINATORS = ("Terminator", "CompareAndBranch", "UnconditionalBranch", "Return", "Exit", "Break")
 MANY = 8
 OPTIN_CLEARED = 0xC
 
 
-@dataclass(eq=False)
-class Expansion:
-    """A call-site and what comes in its place."""
-
-    site: Site
-    clones: list[Instruction]
-    roots: list[Instruction]
-    sinks: list[Instruction]
-    start: Instruction | None = None
-    done: Instruction | None = None
-
-    @property
-    def exits(self) -> list[Instruction]:
-        """N14: what others depend on instead of the call-site."""
-        return self.sinks if self.done is None else [self.done]
-
-
-def splice(
-    function: Function, sites: list[Site], bodies: dict[Function, Canonical], taken: dict[str, set[Any]]
-) -> None:
+def splice(function: Function, sites: list[Site], bodies: dict[Function, Canonical]) -> None:
     """Expand the call-sites of one function."""
+    taken = taken_names(function)
     wanted: dict[Node, str] = {}
     expansions: dict[Node, Expansion] = {}
     depended_on = {
@@ -71,20 +52,27 @@ def splice(
     }
     for site in sites:
         targets = clone_memory(site, bodies[site.callee], wanted)
-        clones = clone_body(site, bodies[site.callee], targets, wanted)
-        expansion = Expansion(site, clones, roots_of(clones), sinks_of(clones))
+        flow = flow_of(site, bodies[site.callee], wanted)
+        clones = clone_body(site, bodies[site.callee], targets | flow.blocks, flow, wanted)
+        expansion = Expansion(site, flow, clones, roots_of(clones.values()), sinks_of(clones.values()))
         add_helpers(expansion, wanted, is_depended_on=site.instruction in depended_on)
         expansions[site.instruction] = expansion
     # Of the call-sites themselves too: their lists are what their roots get.
     lists = {each: lists_of(each) for each in function.instructions()}
     for expansion in expansions.values():
         add_body_edges(expansion, lists)
+    returns = {clone: flow_changes for each in expansions.values() for clone, flow_changes in each.returns()}
     for instruction, entries in lists.items():
         if instruction not in expansions:
-            reach_bodies(instruction, entries, expansions)
+            reach_bodies(instruction, entries, expansions, returns.get(instruction, {}))
+    # In program order, as if one after the other (N20).
     for expansion in expansions.values():
-        put_in_place(expansion)
+        put_in_place(expansion, wanted)
     give_fresh_names(function, taken, wanted)
+    for node in wanted:
+        if isinstance(node, Instruction) and not node.provenance.depth:
+            # N16: what is new here is from now on a row of this function.
+            node.original_name = node.name
 
 
 def clone_memory(site: Site, body: Canonical, wanted: dict[Node, str]) -> dict[Node, Node]:
@@ -144,7 +132,9 @@ def rewired(ref: Ref, becomes: dict[Node, Node]) -> Ref:
     return Ref(ref.raw, becomes.get(ref.target, ref.target) if ref.target is not None else None)
 
 
-def clone_body(site: Site, body: Canonical, becomes: dict[Node, Node], wanted: dict[Node, str]) -> list[Instruction]:
+def clone_body(
+    site: Site, body: Canonical, becomes: dict[Node, Node], flow: Flow, wanted: dict[Node, str]
+) -> dict[Instruction, Instruction]:
     """N10, N11: each instruction again, its names pointing to the caller's things."""
     originals = body.body()
     clones = {original: Instruction({}, site.instruction.block) for original in originals}
@@ -163,8 +153,8 @@ def clone_body(site: Site, body: Canonical, becomes: dict[Node, Node], wanted: d
         clone.obj = obj
         clone.original_name = original.original_name
         clone.provenance = provenance_in(site, original)
-        wanted[clone] = f"{site.name}_{original.name}"
-    return list(clones.values())
+        wanted[clone] = flow.clone_name(original)
+    return clones
 
 
 def provenance_in(site: Site, original: Instruction) -> Provenance:
@@ -200,13 +190,13 @@ def inner_targets(clone: Instruction, inside: set[Instruction]) -> list[Any]:
     return [target for target in named if target in inside]
 
 
-def roots_of(clones: list[Instruction]) -> list[Instruction]:
+def roots_of(clones: Collection[Instruction]) -> list[Instruction]:
     """N14: clones without an edge inside the body."""
     inside = set(clones)
     return [clone for clone in clones if not inner_targets(clone, inside)]
 
 
-def sinks_of(clones: list[Instruction]) -> list[Instruction]:
+def sinks_of(clones: Collection[Instruction]) -> list[Instruction]:
     """N14: clones that no other clone depends on."""
     inside = set(clones)
     depended_on = {target for clone in clones for target in inner_targets(clone, inside) if target is not clone}
@@ -217,18 +207,12 @@ def add_helpers(expansion: Expansion, wanted: dict[Node, str], *, is_depended_on
     """N14, to stay linear: a `_done` for more than 8 sinks, a `_start` for more than 8 roots."""
     site = expansion.site
     if len(expansion.sinks) > MANY and is_depended_on:
-        expansion.done = helper(site)
+        expansion.done = new_row(site)
         wanted[expansion.done] = f"{site.name}_done"
     edges = sum(len(site.instruction.entries(relation)) for relation in RELATIONS)
     if len(expansion.roots) > MANY and edges > 1:
-        expansion.start = helper(site)
+        expansion.start = new_row(site)
         wanted[expansion.start] = f"{site.name}_start"
-
-
-def helper(site: Site) -> Instruction:
-    """N13: new NoOps have these members, and the call-site's engine."""
-    engine = site.instruction.obj.get("engine", "Unassigned")
-    return Instruction(sorted_object(name="", opcode="NoOp", engine=engine, ins=[], outs=[]), site.instruction.block)
 
 
 def on(instruction: Instruction) -> Ref:
@@ -237,7 +221,7 @@ def on(instruction: Instruction) -> Ref:
 
 def add_body_edges(expansion: Expansion, lists: dict[Instruction, Lists]) -> None:
     """N14: the clones' own edges, the call-site's on the roots (or on `_start`), the sinks' on `_done`."""
-    for clone in expansion.clones:
+    for clone in expansion.clones.values():
         lists[clone] = lists_of(clone)
     inherited = lists[expansion.site.instruction]
     if expansion.start is not None:
@@ -253,8 +237,13 @@ def add_body_edges(expansion: Expansion, lists: dict[Instruction, Lists]) -> Non
         lists[expansion.done] = {relation: [] for relation in RELATIONS} | {"dependencies": ordered}
 
 
-def reach_bodies(instruction: Instruction, lists: Lists, expansions: dict[Node, Expansion]) -> None:
-    """N14: entries on a call-site become entries on its exits; an empty body joins."""
+def reach_bodies(
+    instruction: Instruction, lists: Lists, expansions: dict[Node, Expansion], more: dict[str, Any]
+) -> None:
+    """N14: entries on a call-site become entries on its exits; an empty body joins.
+
+    `more` has what else changes in the instruction: all that is added to it is added at once (F6).
+    """
 
     def gap_lists(target: Any) -> Lists | None:
         if target in expansions and not expansions[target].clones:
@@ -271,17 +260,4 @@ def reach_bodies(instruction: Instruction, lists: Lists, expansions: dict[Node, 
             else:
                 reached[relation].append(entry)
     changes, drop = edge_changes(instruction.obj, reached)
-    instruction.obj = edited(instruction.obj, changes, drop)
-
-
-def put_in_place(expansion: Expansion) -> None:
-    """N12: the body of one block stands where the call-site stood."""
-    rows = list(expansion.clones)
-    if expansion.done is not None:
-        ends_block = rows[-1].opcode in TERMINATORS
-        rows.insert(len(rows) - 1 if ends_block else len(rows), expansion.done)
-    if expansion.start is not None:
-        rows.insert(0, expansion.start)
-    block = expansion.site.instruction.block
-    place = block.instructions.index(expansion.site.instruction)
-    block.instructions[place : place + 1] = rows
+    instruction.obj = edited(instruction.obj, changes | more, drop)

@@ -61,12 +61,12 @@ def test_n1_self_recursion_and_unreached_cycles() -> None:
     assert inlined(unreached).status == "unchanged"
 
 
-def test_n1_chains_are_no_cycles_and_nesting_is_refused() -> None:
+def test_n1_chains_are_no_cycles() -> None:
     doc = module(
         function("main", [], call("C", "k1")),
         kernels=[function("k1", [], call("a", "k2"), call("b", "k2")), function("k2", [], op("x"))],
     )
-    assert failure(doc) == "not_supported"
+    assert names(inlined(doc).doc) == ["C_a_x", "C_b_x"]
 
 
 def test_r4_kernel_in_the_functions_list() -> None:

@@ -102,17 +102,6 @@ def test_n12_in_place_and_final_return_dropped() -> None:
     assert names(inlined(bare(op("R", "Return"))).doc) == ["p", "z"]
 
 
-def test_n12_what_is_not_supported_yet() -> None:
-    assert failure(bare(op("R", "Return"), op("K"))) == "not_supported"
-    assert failure(bare(op("B", "UnconditionalBranch", target="Block1"))) == "not_supported"
-    doc = bare(op("K"))
-    doc["nki_functions"]["functions"][0]["blocks"].append({"name": "b2", "instructions": []})
-    assert failure(doc) == "not_supported"
-    # Bindings are checked before it.
-    rows(doc)[1]["kernel_source_val"] = "x"
-    assert failure(doc) == "unknown_kernel_source"
-
-
 @pytest.mark.parametrize(
     "instruction",
     [

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from arrowir.diagnostics import ArrowIRError, FormatError
 from arrowir.formats.bir_json import read_documents, read_json, to_json, write_json
 from arrowir.testing.assertions import assert_valid
+from arrowir.testing.expressions import affine, induction
 from tests.documents import Json, block, codes, compact, function, instruction, load, loop, module, operand, storage
 
 ROOT = Path(__file__).parents[2]
@@ -289,6 +291,61 @@ def test_f3_required_members(path: str) -> None:
     holder, key = at(null, path)
     holder[key] = None
     assert refused(null).json_path is not None
+
+
+def test_f3_the_documentation_lists_the_required_members() -> None:
+    page = (ROOT / "docs/file-format.md").read_text().split("### What must be there\n")[1].split("\n###")[0]
+    rows = [row.split("|") for row in page.splitlines() if row.startswith("|") and "`" in row]
+    listed = {what.split()[0]: set(re.findall(r"`(\w+)`", members)) for _, what, members, _ in rows}
+    places = {"function": "functions[0]", "block": "functions[0].blocks[0]", "instruction": ROW, "set": SET}
+    places |= {"location": LOCATION, "operand": f"{ROW}.ins[0]"}
+    needed: dict[str, set[str]] = {"module": {key for key in full() if fails_without(key)}}
+    for what, path in places.items():
+        holder, key = at(full(), path)
+        needed[what] = {member for member in holder[key] if fails_without(f"{path}.{member}")}
+    assert {what: members for what, members in needed.items() if members} == listed
+
+
+def fails_without(path: str) -> bool:
+    document = full()
+    holder, key = at(document, path)
+    del holder[key]
+    try:
+        read_json(compact(document).encode())
+    except FormatError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("said", "shown"), [(3, "3"), (0, "0"), (2.0, "2.0"), ("2", '"2"'), ([2], "a list")])
+@pytest.mark.parametrize("terms", [[induction("i"), affine()], [affine(), affine()]])
+def test_f3_another_number_of_terms_is_a_warning(said: Any, shown: str, terms: list[Json]) -> None:
+    wrong, right = ({"kind": "SumKind", "n_terms": n, "terms": terms} for n in (said, len(terms)))
+    body = block("b", instruction("I", "Memset", zz=right), instruction("J", "Memset", zz=[wrong, wrong]))
+    made = load(module(function(instructions=[loop("i", body)])))
+    assert codes(made) == ["term_count_mismatch"]
+    (message,) = made.messages
+    wanted = f"Number of terms don't match: `n_terms` is {shown}, and there are 2 terms, in `zz[0]` (and in 1 more "
+    assert message.message.startswith(wanted)
+    assert (message.severity, message.function, message.instruction) == ("warning", "main", "J")
+    assert made.instructions["name"][message.instruction_id] == "J"
+
+
+def test_f3_numbers_of_terms_are_looked_at_wherever_expressions_stand() -> None:
+    wrong = {"kind": "SumKind", "n_terms": 1, "terms": []}
+    reads = operand("a", addrs=[wrong])
+    bound = {**loop("i"), "LoopAxis": {"name": "i", "lb": 0, "ub": wrong, "stride": 1}}
+    for made in (instruction("I", ins=[reads]), instruction("I", unroll_dependencies=[["I", "Flow", [wrong]]]), bound):
+        ir = load(module(function(allocations=[storage("a")], instructions=[made])))
+        assert codes(ir) == ["term_count_mismatch"]
+    # Elsewhere it is data of somebody's, as it is without the kind.
+    for value in (
+        {"n_terms": 1, "terms": []},
+        {"kind": "Sum", "n_terms": 1, "terms": []},
+        {"kind": "SumKind", "n_terms": 1},
+    ):
+        assert codes(load(module(function(instructions=[instruction("I", zz=value)])))) == []
+    assert codes(load(module(function(), zz=wrong))) == []
 
 
 def test_f3_a_loop_needs_no_header_and_a_queue_nothing_but_its_form() -> None:

@@ -479,47 +479,11 @@ def test_n12_an_empty_body() -> None:
     assert names(inline(document).doc) == ["p", "z"]
 
 
-def two_blocks() -> Json:
-    document = bare(op("K"))
-    document["nki_functions"]["functions"][0]["blocks"].append({"name": "b2", "instructions": []})
-    return document
-
-
-@pytest.mark.parametrize(
-    ("document", "text"),
-    [
-        (two_blocks(), "`k` has 2 blocks"),
-        (bare(op("R", "Return"), op("K")), "`k` has a `Return` before its end"),
-        (bare(op("K"), op("B", "UnconditionalBranch", target="Block1")), "`k` has a branch to its entry block"),
-        (
-            kernels(function("k", [], call("X", "k2")), function("k2", [], op("K")), main=(call("C"),)),
-            "`k` has a call-site of its own",
-        ),
-        (
-            kernels(
-                function("k", [], loop("L", "i", (0, 1, 1), call("X", "k2"))), function("k2", []), main=(call("C"),)
-            ),
-            "`k` has a call-site of its own",
-        ),
-    ],
-)
-def test_n12_what_is_not_supported_says_so(document: Json, text: str) -> None:
-    message = fault(document)
-    assert (message.code, message.function) == ("not_supported", "k")
-    assert text in message.message
-    assert "this version" in message.message
-
-
-def test_n12_what_is_not_supported_is_found_after_the_bindings() -> None:
-    document = two_blocks()
-    rows(document)[1]["kernel_source_val"] = "no"
-    assert fault(document).code == "unknown_kernel_source"
-
-
 def test_t10_t12_calls_of_calls_are_no_recursion() -> None:
-    chain = [function(f"k{n}", [], call("X", f"k{n + 1}")) for n in range(3)]
-    message = fault(kernels(*chain, function("k3", [], op("K")), main=(call("C", "k0"),)))
-    assert (message.code, message.function) == ("not_supported", "k0")
+    chain = [function(f"k{n}", [], op("A"), call("X", f"k{n + 1}")) for n in range(3)]
+    outcome = inline(kernels(*chain, function("k3", [], op("K")), main=(call("C", "k0"),)))
+    assert names(outcome.doc) == ["C_A", "C_X_A", "C_X_X_A", "C_X_X_X_K"]
+    assert (outcome.codes, kernel_names(outcome.doc)) == ([], [])
     finds = fault(kernels(*chain, function("k3", [], call("Y", "k3")), main=(call("C", "k0"),)))
     assert finds.code == "recursive_kernel"
     assert "k3 -> k3;" in finds.message
@@ -543,11 +507,11 @@ def test_n3_n8_n14_the_sample_module() -> None:
 
 
 def test_n3_a_callee_that_is_gone_after_unrolling_fails_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    from arrowir.passes.inlining import kernel_bodies
+    from arrowir.passes.inlining import canonical
     from arrowir.passes.unroll import Expansion
 
     nothing = air.read_json(json.dumps(module(function("other", []))).encode())
-    monkeypatch.setattr(kernel_bodies, "expand", lambda *_: Expansion(nothing, {}))
+    monkeypatch.setattr(canonical, "expand", lambda *_: Expansion(nothing, {}))
     ir = read(bare(loop("L", "i", (0, 2, 1), op("K"))))
     result = air.passes.inline_nki_kernel(ir)
     (message,) = result.messages

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import arrowir as air
 from arrowir import vocabulary
 from arrowir.names import fresh_names
+from arrowir.passes.inlining.size import MAX_NESTING
 from arrowir.store import Strings
 from tests.oracle.builders import (
     access,
@@ -375,14 +376,38 @@ def test_t06_ten_thousand_functions_and_one_small_cycle() -> None:
     assert clones["kernel"].to_list() == [f"k{n}" for n in range(count)]
 
 
+def chain_of(depth: int, *last: Json) -> Json:
+    """`main` calls `k0`, each kernel the next, and `k<depth>` has the last rows."""
+    links = [function(f"k{n}", [], call("X", f"k{n + 1}")) for n in range(depth)]
+    return kernels(*links, function(f"k{depth}", [], *last), main=(call("C", "k0"),))
+
+
+def test_t08_a_chain_of_60_kernels() -> None:
+    depth = 60
+    outcome = inline(chain_of(depth, op("K")))
+    assert names(outcome.doc) == ["_".join(["C", *["X"] * depth, "K"])]
+    assert outcome.doc["nki_functions"] == {"functions": []}
+    (made,) = outcome.ir.instructions.rows(named=True)
+    assert (made["original_name"], made["kernel"], made["depth"]) == ("K", f"k{depth}", depth + 1)
+    parents = outcome.ir.call_chains.select("id", "parent_id", "name").rows()
+    assert [name for _, _, name in parents] == ["C", *["X"] * depth]
+    assert [parent for _, parent, _ in parents] == [None, *(chain for chain, _, _ in parents[:-1])]
+
+
 def test_t08_a_chain_of_5000_kernels() -> None:
     depth = 5_000
-    chain = [function(f"k{n}", [], call("X", f"k{n + 1}")) for n in range(depth)]
-    deep = kernels(*chain, function(f"k{depth}", [], op("K")), main=(call("C", "k0"),))
-    message = fault(deep)
-    assert (message.code, message.function) == ("not_supported", "k0")
-    ring = kernels(*chain, function(f"k{depth}", [], call("X", "k0")), main=(call("C", "k0"),))
-    message = fault(ring)
+    good = kernels(function("k", [], op("K")), main=(call("C"),))
+    result = air.passes.inline_nki_kernel(air.concat([read(chain_of(depth, op("K")), "deep"), read(good, "good")]))
+    assert result.status.to_list() == ["failed", "changed"]
+    (message,) = result.messages
+    assert (message.code, message.module) == ("not_supported", "deep")
+    assert f"more than {MAX_NESTING:,} levels deep" in message.message
+    assert MAX_NESTING == 1_000
+
+
+def test_t08_a_ring_of_5000_kernels() -> None:
+    depth = 5_000
+    message = fault(chain_of(depth, call("X", "k0")))
     assert message.code == "recursive_kernel"
     assert f"k{depth - 1} -> k{depth} -> k0;" in message.message
 
@@ -391,7 +416,9 @@ def test_t06_a_ladder_of_calls_is_walked_once_per_call() -> None:
     """Each rung is named twice by the one above: a walk that forgets where it has been takes 2^60 steps."""
     ladder = [function(f"k{n}", [], call("X", f"k{n + 1}"), call("Y", f"k{n + 1}")) for n in range(60)]
     document = kernels(*ladder, function("k60", [], op("K")), main=(call("C", "k0"),))
-    assert fault(document).code == "not_supported"
+    message = fault(document)
+    assert message.code == "too_many_instructions"
+    assert "25,000,000 allowed" in message.message
 
 
 # order and memory: cases

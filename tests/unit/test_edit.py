@@ -185,9 +185,9 @@ class Twin:
         if copy:
             bound = self.edit.bound.get(table)
             if bound is not None:
-                for c, r, target in zip(*(a.tolist() for a in bound), strict=True):
+                for c, r, target, of in zip(*(a.tolist() for a in bound), strict=True):
                     if (c, r) == (copy, row):
-                        return self.move(table, target, 0)
+                        return self.move(table, target, of)
             if (row, copy) in self.new.get(table, {}):
                 return self.new[table][row, copy]
         if table not in self.new:
@@ -211,11 +211,12 @@ class Twin:
         if copy and table in self.edit.prefixes:
             after["name"] = self.edit.prefixes[table][copy] + before["name"]
         if copy and self.edit.chains is not None and "call_chain_id" in after:
-            after["call_chain_id"] = self.move("call_chains", int(self.edit.chains[copy]), 0)
+            if after["call_chain_id"] is None:
+                after["call_chain_id"] = self.move("call_chains", int(self.edit.chains[copy]), 0)
             after["original_name"] = before["original_name"] or before["name"]
-        for (where, column_name), value in self.edit.constants.items():
+        for (where, column_name), values in self.edit.replaced.items():
             if copy and where == table:
-                after[column_name] = value
+                after[column_name] = int(values[source])
         for (where, column_name), (rows, values) in self.edit.settled.items():
             if where == table and number in rows:
                 after[column_name] = int(values[list(rows).index(number)])
@@ -310,7 +311,7 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
         everything = np.full(copies, edit.rows(table))
         edit.look_into(table, np.zeros(copies, np.int64), everything)
     edit.mark(np.array(chains))
-    edit.give("instructions", "engine_id", 77)
+    edit.instead("instructions", "engine_id", np.arange(edit.rows("instructions")) + 77)
     total = edit.runs["instructions"].total
     some = np.array(sorted(chance.sample(range(total), min(total, 3))), np.int64)
     edit.settle("instructions", "scheduled_start", some, some + 1000)

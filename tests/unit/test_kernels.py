@@ -84,7 +84,7 @@ def for_fill_runs(random: Generator) -> Arguments:
     length = random.integers(0, 9, int(random.integers(0, 12))).astype(np.int64)
     dtype = random.choice([np.int8, np.int16, np.int32, np.int64])
     value = random.integers(-9, 9, len(length)).astype(dtype)
-    return length, random.random(len(length)) < 0.5, value, np.zeros(int(length.sum()), dtype)
+    return length, random.random(len(length)) < 0.5, value, random.integers(-2, 2, int(length.sum())).astype(dtype)
 
 
 def for_measure_names(random: Generator) -> Arguments:
@@ -128,6 +128,40 @@ def for_prefix_hits(random: Generator) -> Arguments:
     return *names(random, rows), scope, ord("_"), np.sort(hashes), np.zeros(rows, np.int8)
 
 
+def for_repeated_names(random: Generator) -> Arguments:
+    rows = int(random.integers(0, 60))
+    start, end = np.sort(random.integers(0, rows + 1, (2, 6)), axis=0).astype(np.int64)
+    size = 2 << (2 * rows).bit_length()
+    return (
+        *names(random, rows),
+        start,
+        end - start,
+        np.zeros(size, np.uint64),
+        np.zeros(size, np.int64),
+        np.zeros(6, np.int8),
+    )
+
+
+def for_mark_ends(random: Generator) -> Arguments:
+    rows = random.integers(1, 9, int(random.integers(0, 9))).astype(np.int64)
+    start, edges = np.cumsum(rows) - rows, random.integers(0, 12, len(rows)).astype(np.int64)
+    begin = np.repeat(start, edges)
+    waiting = (begin + random.integers(0, 1 << 30, len(begin)) % np.repeat(rows, edges)).astype(np.int32)
+    on = (begin + random.integers(-2, 10, len(begin))).astype(np.int32)
+    marks = [np.zeros(n, np.int8) for n in (int(rows.sum()), int(rows.sum()), len(begin))]
+    return (
+        start,
+        rows - random.integers(0, 2, len(rows)),
+        rows,
+        np.cumsum(edges) - edges,
+        edges,
+        waiting,
+        on,
+        start,
+        *marks,
+    )
+
+
 def numbers(random: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rows = int(random.integers(1, 20))
     source = random.integers(0, rows, int(random.integers(0, 60))).astype(np.int64)
@@ -164,7 +198,7 @@ def all_kernels() -> dict[str, Kernel[Any, Any]]:
 
 
 KERNELS = all_kernels()
-TABLES = {"free_suffixes": (4, 5, 6)}
+TABLES = {"free_suffixes": (4, 5, 6), "repeated_names": (4, 5), "mark_ends": (8, 9)}
 """Arguments that a loop works in, beside the last one, which each fills."""
 
 

@@ -6,7 +6,8 @@ that did not resolve.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from arrowir import exact, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
-from arrowir.passes.inlining.kernel_calls import ARGUMENTS, MEMORY, Sites, about
+from arrowir.passes.inlining.kernel_calls import ARGUMENTS, Sites, about
 from arrowir.runs import expand
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, starts
+
+if TYPE_CHECKING:
+    from arrowir.passes.inlining.kernel_bodies import Bodies, Extended
 
 NOTHING = -1
 _UNBOUND = np.iinfo(np.int64).min
@@ -51,6 +55,20 @@ class Binding:
     base: Array
     """Per call-site: what is added to SB addresses (rule N7)."""
 
+    def pick(self, kept: Array) -> "Binding":
+        """Return the bindings of some call-sites (a mask), which are numbered anew."""
+        number = np.cumsum(kept) - 1
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        for group in (
+            ("site", "formal", "formal_location", "actual"),
+            ("register_site", "register_formal", "register_actual"),
+        ):
+            mine = kept[columns[group[0]]]
+            columns |= {name: columns[name][mine] for name in group}
+            columns[group[0]] = number[columns[group[0]]]
+        columns["base"] = self.base[kept]
+        return Binding(**columns)
+
 
 class Storages:
     """The sets and locations of a batch, and which of them stand for one another."""
@@ -70,13 +88,17 @@ class Storages:
         return out
 
 
-def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
+Place = tuple[Array, Array]
+"""Stage and place among its checks, for each call-site, of what is said about its memory."""
+
+
+def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors) -> Binding:
     """Bind every parameter of every call-site, making the checks of a call-site in their order.
 
     `status` says of each call-site whether its kernel counts as allocated.
     """
     storages = Storages(ir)
-    fail = _Fail(ir, sites, errors)
+    fail = _Fail(ir, sites, memory, errors)
     fail.where(
         0,
         np.flatnonzero(sites.source < 0),
@@ -137,16 +159,17 @@ def bind(ir: IR, sites: Sites, status: Array, errors: FirstErrors) -> Binding:
 class _Fail:
     """Adds errors about call-sites, with the text made when it is wanted."""
 
-    def __init__(self, ir: IR, sites: Sites, errors: FirstErrors) -> None:
-        self.ir, self.sites, self.errors = ir, sites, errors
+    def __init__(self, ir: IR, sites: Sites, memory: Place, errors: FirstErrors) -> None:
+        self.ir, self.sites, self.memory, self.errors = ir, sites, memory, errors
 
-    def where(self, rank: int, items: Array, code: str, text: Callable[[int], str], stage: int = ARGUMENTS) -> None:
+    def where(self, rank: int, items: Array, code: str, text: Callable[[int], str], memory: bool = False) -> None:
         """Fail call-sites; `text` makes the message of one."""
         if not len(items):
             return
         items = np.unique(items)
         message = lambda s: about(self.ir, self.sites, s, code, text(s))  # noqa: E731
-        self.errors.add(stage, rank, items, self.sites.module[items], message)
+        stage, order = (self.memory[0][items], self.memory[1][items]) if memory else (ARGUMENTS, None)
+        self.errors.add(stage, rank, items, self.sites.module[items], message, order)
 
     def first(self, rank: int, site: Array, code: Callable[[int], str], text: Callable[[int], str]) -> None:
         """Fail call-sites by failing items: the first of each counts. `site` is -1 for items that do not fail."""
@@ -229,6 +252,8 @@ def _bind_entries(
     bound[begin[entries.site[good]] + number - own] = entries.storage[good]
 
     good = ~is_set & ~unknown & ~missing
+    if not good.any():
+        return entries.site[good], register[good], actual_register[good]
     key = np.stack((entries.site[good], register[good], actual_register[good]), axis=1)
     _, last = np.unique(key[::-1, :2], axis=0, return_index=True)
     chosen = key[::-1][last]
@@ -276,7 +301,8 @@ def _pairs_in(site: Array, storage: Array, other_site: Array, other_storage: Arr
         return np.zeros(len(site), bool)
     low = min(storage.min(initial=0), other_storage.min(initial=0))
     width = max(storage.max(initial=0), other_storage.max(initial=0)) - low + 1
-    return np.isin(site * width + storage - low, other_site * width + other_storage - low)
+    wanted, known = site * width + storage - low, np.sort(other_site * width + other_storage - low)
+    return known[np.minimum(np.searchsorted(known, wanted), len(known) - 1)] == wanted
 
 
 def _bind_by_position(
@@ -373,7 +399,7 @@ def _sb_base(
         operands.site[lost],
         "unresolved_name",
         lambda s: "the SB scratchpad names a location that is not there",
-        stage=MEMORY,
+        memory=True,
     )
     is_sb = operands.storage >= 0
     is_sb[is_sb] = locations["type"][operands.storage[is_sb]] == vocabulary.MEM_SB
@@ -387,7 +413,7 @@ def _sb_base(
         moved,
         "scratchpad_base",
         lambda s: f"scratchpad `{names[pad[s]]}` begins at partition {base_partition[s]}, not 0",
-        stage=MEMORY,
+        memory=True,
     )
     unallocated = (
         np.flatnonzero((pad >= 0) & (locations["allocated"][np.maximum(pad, 0)] != 1)) if len(locations) else pad[:0]
@@ -402,7 +428,7 @@ def _sb_base(
         lambda s: (
             f"scratchpad `{names[pad[s]]}` has no address yet, but the kernel's memory has; allocate the caller first"
         ),
-        stage=MEMORY,
+        memory=True,
     )
     first = np.flatnonzero(is_sb & (operands.role == vocabulary.ROLE_OUT))[::-1]
     chosen = np.full(len(sites), NOTHING, np.int64)
@@ -411,24 +437,30 @@ def _sb_base(
     return np.where(chosen >= 0, addr[np.maximum(chosen, 0)] if len(addr) else 0, 0)
 
 
-def check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) -> None:
-    """Check that rebased SB locations lie within the partition (rule N8)."""
-    locations = ir.tables["locations"]
-    callees, body = np.unique(sites.callee, return_inverse=True)
-    owner = np.searchsorted(callees, ir.array("locations", "function_id"))
-    mine = (locations["type"] == vocabulary.MEM_SB) & ~is_parameter(ir.tables["sets"]["kind"][locations["set_id"]])
-    mine &= (owner < len(callees)) & np.isin(ir.array("locations", "function_id"), callees)
-    row = np.flatnonzero(mine)
-    ends = exact.total(_zero(locations["addr"][row]), _zero(locations["bytes"][row]))
-    order = np.lexsort((np.argsort(ends, kind="stable").argsort(), owner[row]))
-    last = np.flatnonzero(np.diff(owner[row][order], append=-1))  # the highest location of each callee
-    highest = np.zeros(len(callees), ends.dtype)
-    highest[owner[row][order][last]] = ends[order][last]
-    has = np.isin(np.arange(len(callees)), owner[row])
-    archs = [vocabulary.arch(ir.pools.names[a]) if a >= 0 else None for a in ir.tables["modules"]["arch"].tolist()]
-    capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)
+def check_memory(
+    batch: "Extended", bodies: "Bodies", sites: Sites, body: Array, base: Array, memory: Place, errors: FirstErrors
+) -> None:
+    """Check that rebased SB locations lie within the partition (rule N8).
+
+    `base` is what each call-site adds to addresses, `body` the body that it gets.
+    """
+    ir = batch.ir
+    first, count = bodies.windows["locations"]
+    row, owner = expand(first, count), np.repeat(np.arange(len(count)), count)
+    kind = batch.column("sets", "kind")[batch.column("locations", "set_id")[row]]
+    mine = (batch.column("locations", "type")[row] == vocabulary.MEM_SB) & ~is_parameter(kind)
+    row, owner = row[mine], owner[mine]
+    addr, size = _zero(batch.column("locations", "addr")[row]), _zero(batch.column("locations", "bytes")[row])
+    ends = exact.total(addr, size)
+    highest, has = np.zeros(len(count), ends.dtype), np.zeros(len(count), bool)
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
+    if len(begins):
+        has[owner[begins]], highest[owner[begins]] = True, np.maximum.reduceat(ends, begins)
+    names, of_name = np.unique(ir.tables["modules"]["arch"], return_inverse=True)
+    archs = [vocabulary.arch(ir.pools.names[name]) if name >= 0 else None for name in names.tolist()]
+    capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)[of_name]
     limit_of = capacity[sites.module]
-    over = np.flatnonzero(has[body] & ((limit_of < 0) | (exact.total(binding.base, highest[body]) > limit_of)))
+    over = np.flatnonzero(has[body] & ((limit_of < 0) | (exact.total(base, highest[body]) > limit_of)))
 
     def message(s: int) -> Diagnostic:
         limit = capacity[sites.module[s]]
@@ -441,19 +473,18 @@ def check_memory(ir: IR, sites: Sites, binding: Binding, errors: FirstErrors) ->
                 "the architecture is unknown or absent, so that the kernel's SB memory "
                 "cannot be checked against its capacity",
             )
-        base = binding.base[[s]]
-        first = row[(owner[row] == body[s]) & (exact.total(np.broadcast_to(base, len(ends)), ends) > limit)][0]
-        where, addr, size = (
-            int(x) for x in (base[0], _zero(locations["addr"])[first], _zero(locations["bytes"])[first])
-        )
-        name = locations.text()[first]
+        too_high = exact.total(np.broadcast_to(base[[s]], len(ends)), ends) > limit
+        k = np.flatnonzero((owner == body[s]) & too_high)[0]
+        where, start, width = int(base[s]), int(addr[k]), int(size[k])
+        name = batch.text("locations", int(row[k]))
         text = (
-            f"`{name}` would end at {where} + {addr} + {size} = {where + addr + size}, "
+            f"`{name}` would end at {where} + {start} + {width} = {where + start + width}, "
             f"above the {limit} bytes of a partition"
         )
-        return about(ir, sites, s, "sb_overflow", text, location=name, location_id=int(first))
+        known = int(row[k]) if row[k] < ir.count("locations") else None
+        return about(ir, sites, s, "sb_overflow", text, location=name, location_id=known)
 
-    errors.add(MEMORY, 3, over, sites.module[over], message)
+    errors.add(memory[0][over], 3, over, sites.module[over], message, memory[1][over])
 
 
 def _zero(values: Array) -> Array:

@@ -13,9 +13,11 @@ import numpy as np
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.inlining import empty_bodies
+from arrowir.passes.inlining.extended import Extended, groups, stretches
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, expand
 from arrowir.store import Array, Table, starts
+from arrowir_kernels import mark_ends
 
 MANY = 8
 """More roots or sinks than this are gathered in one NoOp, so that cost stays linear."""
@@ -28,9 +30,8 @@ LAST = np.iinfo(np.int32).max
 class Dependencies:
     """The dependency table of a batch and of what is added to it, as one."""
 
-    def __init__(self, ir: IR, added: Table) -> None:
-        self.columns = {name: ir.tables["dependencies"][name] for name in added.columns}
-        self.extend(added)
+    def __init__(self, batch: Extended) -> None:
+        self.columns = {name: batch.column("dependencies", name) for name in batch.of("dependencies").columns}
 
     def extend(self, added: Table) -> None:
         """Put rows behind the others."""
@@ -61,30 +62,42 @@ class Dependencies:
         return begin, np.searchsorted(self.instruction_id, first + count) - begin
 
 
-def find_ends(bodies: Bodies, edges: Dependencies) -> None:
-    """Find the roots and sinks of each body."""
-    full = bodies.count + bodies.returns
-    base = starts(full)
-    begin, number = edges.of(bodies.start, full)
-    row = expand(begin, number)
-    body = np.repeat(np.arange(len(full)), number)
-    x = edges.instruction_id[row] - bodies.start[body]
-    y = edges.on_instruction_id[row] - bodies.start[body]
-    on_return = bodies.returns[body].astype(bool) & (y == bodies.count[body])
-    of_return = x >= bodies.count[body]
-    inner = ~on_return & ~of_return
-    waits, waited = np.zeros(base[-1], bool), np.zeros(base[-1], bool)
-    waits[base[body[inner]] + x[inner]] = True
-    other = inner & (x != y)
-    waited[base[body[other]] + y[other]] = True
-    kept = np.arange(base[-1]) - np.repeat(base[:-1], full) < np.repeat(bodies.count, full)
-    of_body = np.repeat(np.arange(len(full)), full)
-    for mask, name in ((~waits & kept, "root"), (~waited & kept, "sink")):
-        places = np.flatnonzero(mask)
-        setattr(bodies, name + "s", places - base[of_body[places]])
-        setattr(bodies, name + "_begin", np.searchsorted(of_body[places], np.arange(len(full) + 1)))
-    lost = np.flatnonzero(on_return & ~of_return)
-    bodies.thinned = (body[lost], x[lost])
+@dataclass
+class Ends:
+    """The roots and sinks of bodies, as numbers within their body, body after body (rule N14)."""
+
+    clones: Array
+    """Number of clones that each body gives."""
+    root_begin: Array
+    roots: Array
+    sink_begin: Array
+    sinks: Array
+    thinned: tuple[Array, Array]
+    """(body, number) of instructions that lose an edge on the dropped Return."""
+
+
+def find_ends(batch: Extended, bodies: Bodies, edges: Dependencies) -> Ends:
+    """Find the roots and sinks of each body: what is made beside its clones is neither."""
+    rows, count = bodies.rows, bodies.count
+    base = starts(rows)
+    first, number = edges.of(bodies.start, rows)
+    waits, waited, lost = np.zeros(base[-1], np.int8), np.zeros(base[-1], np.int8), np.zeros(len(edges), np.int8)
+    mark_ends(
+        bodies.start, count, rows, first, number, edges.instruction_id, edges.on_instruction_id,
+        base, waits, waited, lost,
+    )  # fmt: skip
+    body, place = groups(rows)
+    kept = place < count[body]
+    if len(batch.made):
+        kept &= ~np.isin(bodies.start[body] + place, batch.made)
+    ends: list[Array] = []
+    for mask in (kept & (waits == 0), kept & (waited == 0)):
+        at = np.flatnonzero(mask)
+        ends += [np.searchsorted(body[at], np.arange(len(rows) + 1)), place[at]]
+    waiting = edges.instruction_id[np.flatnonzero(lost)]
+    of = bodies.of_rows(waiting)
+    clones = np.bincount(body[kept], minlength=len(rows))
+    return Ends(clones, *ends, thinned=(of, waiting - bodies.start[of]))
 
 
 @dataclass
@@ -101,8 +114,8 @@ class CallEdges:
     """Whether a `_done` gathers its sinks."""
 
 
-def survey(ir: IR, row: Array, body: Array, bodies: Bodies) -> CallEdges:
-    """Decide which call-sites get helpers; `row` and `body` are the instruction and the body of each."""
+def survey(ir: IR, row: Array, body: Array, ends: Ends) -> CallEdges:
+    """Decide which call-sites get gatherers; `row` and `body` are the instruction and the body of each."""
     edges = ir.tables["dependencies"]
     first = np.searchsorted(edges["instruction_id"], row)
     count = np.searchsorted(edges["instruction_id"], row + 1) - first
@@ -110,7 +123,7 @@ def survey(ir: IR, row: Array, body: Array, bodies: Bodies) -> CallEdges:
     depended = np.zeros(ir.count("instructions"), bool)
     depended[on[on >= 0]] = True
     waited = depended[row]
-    roots, sinks = np.diff(bodies.root_begin)[body], np.diff(bodies.sink_begin)[body]
+    roots, sinks = np.diff(ends.root_begin)[body], np.diff(ends.sink_begin)[body]
     return CallEdges(count, waited, (roots > MANY) & (count > 1), (sinks > MANY) & waited)
 
 
@@ -143,8 +156,8 @@ class Places:
     """New row of each old row; -1 for call-sites."""
     first: Array
     """New row of each call-site's first clone."""
-    last_shift: Array
-    """1 where a `_done` stands before the last clone."""
+    head: Array
+    """Clones of each call-site before its `_done`."""
     start: Array
     """New row of each call-site's `_start`, or -1."""
     done: Array
@@ -152,13 +165,20 @@ class Places:
     """The call-site at each old row, or -1."""
     body: Array
 
-    def clone(self, site: Array, number: Array, count: Array) -> Array:
+    def clone(self, site: Array, number: Array) -> Array:
         """Return the new row of instructions of bodies."""
-        return self.first[site] + number + np.where(number == count - 1, self.last_shift[site], 0)
+        return self.first[site] + number + ((number >= self.head[site]) & (self.done[site] >= 0))
 
 
 def rewrite(
-    edit: Edit, bodies: Bodies, edges: Dependencies, calls: CallEdges, rows: Array, places: Places, ordered: Array
+    edit: Edit,
+    bodies: Bodies,
+    ends: Ends,
+    edges: Dependencies,
+    calls: CallEdges,
+    rows: Array,
+    places: Places,
+    ordered: Array,
 ) -> tuple[Array, Array, Array]:
     """Plan the new dependency table: runs of old edges, and new lists for the rows concerned.
 
@@ -166,7 +186,7 @@ def rewrite(
     ----------
     edit
         The edit, whose instruction runs are known.
-    bodies, edges, calls, places
+    bodies, ends, edges, calls, places
         What was found so far.
     rows
         Instruction of each call-site.
@@ -181,24 +201,24 @@ def rewrite(
         there before and are now.
     """
     sites = np.arange(len(rows))
-    body, count = places.body, bodies.count[places.body]
-    waiting, touched = _of_callers(edges, rows, places)
-    inherited = _inherited(bodies, edges, rows, calls, places, count)
-    lists = _reach(Lists.join([waiting, inherited]), bodies, edges, rows, calls, places, count, edit)
+    body = places.body
+    waiting, touched = _of_callers(edges, _callers(edit.ir, rows), places)
+    inherited = _inherited(ends, edges, rows, calls, places)
+    lists = _reach(Lists.join([waiting, inherited]), ends, edges, rows, calls, places, edit)
 
     parts = [lists]
     with_start, with_done = sites[calls.start], sites[calls.done]
-    for chosen, begin, ends, of_helper in (
-        (with_start, bodies.root_begin, bodies.roots, False),
-        (with_done, bodies.sink_begin, bodies.sinks, True),
+    for chosen, begin, gathered, of_helper in (
+        (with_start, ends.root_begin, ends.roots, False),
+        (with_done, ends.sink_begin, ends.sinks, True),
     ):
         first, number = begin[body[chosen]], np.diff(begin)[body[chosen]]
         site = np.repeat(chosen, number)
-        end = places.clone(site, ends[expand(first, number)], count[site])
+        end = places.clone(site, gathered[expand(first, number)])
         helper = (places.done if of_helper else places.start)[site]
         owner, on = (helper, end) if of_helper else (end, helper)
         parts.append(Lists(owner, np.arange(len(site)), ordered[site], np.zeros(len(site), np.int64), on))
-    thin, thin_owner = _thinned(bodies, edges, places, count)
+    thin, thin_owner = _thinned(bodies, ends, edges, places)
     parts.append(thin)
     lists = Lists.join(parts)
     order = np.lexsort((lists.order, edges.relation[lists.source], lists.owner))
@@ -213,14 +233,19 @@ def rewrite(
     return owners, _had(edit.runs["instructions"], edges, owners), has
 
 
-def _of_callers(edges: Dependencies, rows: Array, places: Places) -> tuple[Lists, Array]:
-    """Return all edges of the callers' instructions that depend on a call-site, as they are (with old rows in `on`)."""
-    on = edges.on_instruction_id
+def _of_callers(edges: Dependencies, callers: Array, places: Places) -> tuple[Lists, Array]:
+    """Return all edges of the callers' instructions that depend on a call-site, as they are (with old rows in `on`).
+
+    `callers` masks the instructions of the functions that have call-sites.
+    """
     old = len(places.site)
-    hit = np.flatnonzero((on >= 0) & (on < old) & (edges.instruction_id < old))
-    hit = hit[places.site[on[hit]] >= 0]
+    rows = stretches((places.own >= 0) & callers)
+    first, number = edges.of(rows.start, rows.length)
+    edge = expand(first, number)
+    on = edges.on_instruction_id[edge]
+    hit = edge[(on >= 0) & (on < old)]
+    hit = hit[places.site[edges.on_instruction_id[hit]] >= 0]
     owner = np.unique(edges.instruction_id[hit])
-    owner = owner[(places.site[owner] < 0) & (places.own[owner] >= 0)]
     first, number = edges.of(owner)
     row = expand(first, number)
     lists = Lists(
@@ -228,25 +253,31 @@ def _of_callers(edges: Dependencies, rows: Array, places: Places) -> tuple[Lists
         row,
         row,
         np.zeros(len(row), np.int64),
-        on[row].astype(np.int64),
+        edges.on_instruction_id[row].astype(np.int64),
     )
     return lists, places.own[owner].astype(np.int64)
 
 
-def _inherited(
-    bodies: Bodies, edges: Dependencies, rows: Array, calls: CallEdges, places: Places, count: Array
-) -> Lists:
+def _callers(ir: IR, rows: Array) -> Array:
+    """Return a mask of the instructions of the functions that some instructions stand in."""
+    function = ir.array("instructions", "function_id")
+    mask = np.zeros(ir.count("functions") + 1, bool)
+    mask[function[rows]] = True
+    return mask[function]
+
+
+def _inherited(ends: Ends, edges: Dependencies, rows: Array, calls: CallEdges, places: Places) -> Lists:
     """Return the call-sites' own edges, for each root or for the `_start` (with old rows in `on`)."""
-    sites = np.flatnonzero((calls.count > 0) & (count > 0))
-    roots = np.where(calls.start[sites], 1, np.diff(bodies.root_begin)[places.body[sites]])
+    sites = np.flatnonzero((calls.count > 0) & (ends.clones[places.body] > 0))
+    roots = np.where(calls.start[sites], 1, np.diff(ends.root_begin)[places.body[sites]])
     heir_site = np.repeat(sites, roots)
     number = np.arange(len(heir_site)) - np.repeat(starts(roots)[:-1], roots)
     root = (
-        bodies.roots[np.minimum(bodies.root_begin[places.body[heir_site]] + number, max(len(bodies.roots) - 1, 0))]
-        if len(bodies.roots)
+        ends.roots[np.minimum(ends.root_begin[places.body[heir_site]] + number, max(len(ends.roots) - 1, 0))]
+        if len(ends.roots)
         else number
     )
-    heir = np.where(calls.start[heir_site], places.start[heir_site], places.clone(heir_site, root, count[heir_site]))
+    heir = np.where(calls.start[heir_site], places.start[heir_site], places.clone(heir_site, root))
     first, n = edges.of(rows[heir_site])
     row = expand(first, n)
     return Lists(
@@ -255,24 +286,18 @@ def _inherited(
 
 
 def _reach(
-    lists: Lists,
-    bodies: Bodies,
-    edges: Dependencies,
-    rows: Array,
-    calls: CallEdges,
-    places: Places,
-    count: Array,
-    edit: Edit,
+    lists: Lists, ends: Ends, edges: Dependencies, rows: Array, calls: CallEdges, places: Places, edit: Edit
 ) -> Lists:
     """Replace edges on call-sites by edges on their exits; `on` becomes new rows."""
     on_site = np.where(lists.on >= 0, places.site[np.maximum(lists.on, 0)] if len(places.site) else -1, -1)
-    if (count[on_site[on_site >= 0]] == 0).any():
-        gaps = np.where(count == 0, rows, -1)
+    without = ends.clones[places.body] == 0
+    if without[on_site[on_site >= 0]].any():
+        gaps = np.where(without, rows, -1)
         lists = Lists(
             *empty_bodies.join(edit, edges, set(gaps[gaps >= 0].tolist()), lists.owner, lists.source, lists.on)
         )
         on_site = np.where(lists.on >= 0, places.site[np.maximum(lists.on, 0)], -1)
-    begin, ends = bodies.sink_begin, bodies.sinks
+    begin, sinks = ends.sink_begin, ends.sinks
     to_site = on_site >= 0
     exits = np.ones(len(lists.on), np.int64)
     exits[to_site] = np.where(calls.done[on_site[to_site]], 1, np.diff(begin)[places.body[on_site[to_site]]])
@@ -286,26 +311,26 @@ def _reach(
     s = site[reached]
     by_done = calls.done[s]
     at = begin[places.body[s]] + np.where(by_done, 0, number[reached])
-    sink = ends[np.minimum(at, max(len(ends) - 1, 0))] if len(ends) else at
-    on[reached] = np.where(by_done, places.done[s], places.clone(s, sink, count[s]))
+    sink = sinks[np.minimum(at, max(len(sinks) - 1, 0))] if len(sinks) else at
+    on[reached] = np.where(by_done, places.done[s], places.clone(s, sink))
     return Lists(lists.owner[item], np.arange(len(item)), lists.source[item], lists.copy[item], on)
 
 
-def _thinned(bodies: Bodies, edges: Dependencies, places: Places, count: Array) -> tuple[Lists, Array]:
+def _thinned(bodies: Bodies, ends: Ends, edges: Dependencies, places: Places) -> tuple[Lists, Array]:
     """Return the remaining edges of clones that lost one on a dropped Return, and those clones."""
-    which, number = bodies.thinned
+    which, number = ends.thinned
     pairs = np.unique(np.stack((which, number), axis=1), axis=0) if len(which) else np.empty((0, 2), np.int64)
     site_order = np.argsort(places.body, kind="stable")
     first = np.searchsorted(places.body[site_order], pairs[:, 0])
     sites = np.searchsorted(places.body[site_order], pairs[:, 0] + 1) - first
     pair, site = np.repeat(np.arange(len(pairs)), sites), site_order[expand(first, sites)]
     x = bodies.start[pairs[pair, 0]] + pairs[pair, 1]
-    owner = places.clone(site, pairs[pair, 1], count[site])
+    owner = places.clone(site, pairs[pair, 1])
     begin, n = edges.of(x)
     row, owner_of, site_of = expand(begin, n), np.repeat(owner, n), np.repeat(site, n)
     y = edges.on_instruction_id[row] - bodies.start[places.body[site_of]]
-    kept = y < count[site_of]
-    on = places.clone(site_of, y, count[site_of])
+    kept = y < bodies.count[places.body[site_of]]
+    on = places.clone(site_of, y)
     return Lists(owner_of[kept], row[kept], row[kept], site_of[kept] + 1, on[kept]), owner
 
 

@@ -9,7 +9,7 @@ from arrowir.diagnostics import Diagnostic
 from arrowir.store import Array
 
 _STEP = 1 << 8
-_STAGE = 1 << 48
+_STAGE = 1 << 55
 
 
 class FirstErrors:
@@ -28,7 +28,15 @@ class FirstErrors:
         self.best = np.full(modules, np.iinfo(np.int64).max, np.int64)
         self._checks: list[tuple[Array, Array, Callable[[int], Diagnostic]]] = []
 
-    def add(self, stage: int, rank: int, items: Array, module: Array, message: Callable[[int], Diagnostic]) -> None:
+    def add(
+        self,
+        stage: int | Array,
+        rank: int,
+        items: Array,
+        module: Array,
+        message: Callable[[int], Diagnostic],
+        order: Array | None = None,
+    ) -> None:
         """Note the items that fail a check.
 
         Parameters
@@ -42,9 +50,11 @@ class FirstErrors:
             The module of each failing item.
         message
             Makes the diagnostic of an item; called only for the first error of a module.
+        order
+            The place of each item in the order of checks, where that is not its number.
         """
         if len(items):
-            key = stage * _STAGE + items.astype(np.int64) * _STEP + rank
+            key = stage * _STAGE + (items if order is None else order).astype(np.int64) * _STEP + rank
             np.minimum.at(self.best, module, key)
             self._checks.append((key, items, message))
 
@@ -52,6 +62,10 @@ class FirstErrors:
     def failed(self) -> Array:
         """Mask of the modules that have an error."""
         return self.best < np.iinfo(np.int64).max
+
+    def failed_before(self, stage: int) -> Array:
+        """Mask of the modules that have an error of an earlier stage."""
+        return self.best < stage * _STAGE
 
     def diagnostics(self) -> list[Diagnostic]:
         """Return the first error of each failed module, in module order."""

@@ -10,6 +10,7 @@ from arrowir import extras, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
+from arrowir.runs import expand
 from arrowir.store import Array
 
 SKIPPED = (
@@ -24,13 +25,15 @@ CALLEE, CYCLE, SIZE, ARGUMENTS, BODY, MEMORY = range(6)
 
 @dataclass(frozen=True)
 class Sites:
-    """Call-sites in program order: one item each in every array."""
+    """Call-sites by function and program order: one item each in every array."""
 
     row: Array
     """The instruction."""
     module: Array
     function: Array
     """The function that it stands in."""
+    ordinary: Array
+    """Whether that is no kernel function."""
     callee: Array
     """The function that it names, or -1."""
     candidates: Array
@@ -52,23 +55,24 @@ class Sites:
 
 
 def find_sites(ir: IR, active: Array, allocated_key: str) -> Sites:
-    """Find the call-sites of the ordinary functions of some modules, at any nesting depth."""
+    """Find all call-sites of some modules, in functions of either kind, at any nesting depth."""
     instructions, calls = ir.tables["instructions"], ir.tables["calls"]
     row = np.flatnonzero(instructions["opcode"] == vocabulary.OP_NKI_KERNEL)
     function = ir.array("instructions", "function_id")[row]
     module = ir.array("instructions", "module_id")[row]
-    ordinary = (function >= 0) & (ir.array("functions", "is_kernel")[function] == 0) if len(row) else np.zeros(0, bool)
-    mine = ordinary & active[module]
+    mine = (function >= 0) & active[module]
     row, function, module = row[mine], function[mine], module[mine]
-    order = np.lexsort((ir.array("instructions", "position")[row], function))
-    row, function, module = row[order], function[order], module[order]
+    if (ir.tables["blocks"]["instruction_id"] >= 0).any():  # else rows stand in program order
+        order = np.lexsort((ir.array("instructions", "position")[row], function))
+        row, function, module = row[order], function[order], module[order]
     callee, candidates = np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)
     if len(calls):
         at = np.minimum(np.searchsorted(calls["instruction_id"], row), len(calls) - 1)
         has = calls["instruction_id"][at] == row
         callee[has], candidates[has] = calls["callee_id"][at[has]], calls["candidates"][at[has]]
+    ordinary = ir.array("functions", "is_kernel")[function] == 0
     facts = _facts(ir, instructions["extra"][row], allocated_key)
-    return Sites(row, module, function, callee, candidates, *facts.T)
+    return Sites(row, module, function, ordinary, callee, candidates, *facts.T)
 
 
 def _facts(ir: IR, extra: Array, allocated_key: str) -> Array:
@@ -110,13 +114,29 @@ def allocated_functions(ir: IR) -> Array:
     return mask
 
 
-def choose(ir: IR, sites: Sites, allocated: bool | None, errors: FirstErrors) -> tuple[Sites, Array, list[Diagnostic]]:
-    """Return the call-sites that pass the gate, the status of each, and a note for each that does not (rule N2)."""
-    known = sites.callee >= 0
-    status = sites.recorded.copy()
-    own = known & (sites.recorded < 0)
-    status[own] = allocated_functions(ir)[sites.callee[own]]
-    takes = np.ones(len(sites), bool) if allocated is None else (status == int(allocated)) | (status < 0)
+@dataclass(frozen=True)
+class Choice:
+    """What the gate says: which call-sites the pass looks at, and which of them it takes (rules N1, N2)."""
+
+    looked: Sites
+    """Those of ordinary functions, and of the functions that call-sites looked at and taken name."""
+    sites: Sites
+    """Those taken."""
+    status: Array
+    """Of each one taken whether its kernel counts as allocated."""
+    notes: list[Diagnostic]
+    """One for each call-site that is skipped."""
+
+
+def choose(ir: IR, found: Sites, allocated: bool | None, errors: FirstErrors) -> Choice:
+    """Put call-sites through the gate, from ordinary functions inwards (rules N1, N2)."""
+    known = found.callee >= 0
+    status = found.recorded.copy()
+    own = known & (found.recorded < 0)
+    status[own] = allocated_functions(ir)[found.callee[own]]
+    takes = np.ones(len(found), bool) if allocated is None else (status == int(allocated)) | (status < 0)
+    seen = _reached(ir, found, takes & known)
+    sites, status, takes, known = found.pick(seen), status[seen], takes[seen], known[seen]
 
     missing = np.flatnonzero(takes & ~known)
     errors.add(CALLEE, 0, missing, sites.module[missing], lambda s: about(ir, sites, s, "no_callee", NO_CALLEE))
@@ -142,11 +162,86 @@ def choose(ir: IR, sites: Sites, allocated: bool | None, errors: FirstErrors) ->
         for s in np.flatnonzero(~takes).tolist()
     ]
     takes &= known
-    return sites.pick(takes), status[takes], notes
+    return Choice(sites, sites.pick(takes), status[takes], notes)
+
+
+def _reached(ir: IR, found: Sites, inlined: Array) -> Array:
+    """Return a mask of the call-sites in ordinary functions and in the kernels that are inlined there."""
+    reached = np.zeros(ir.count("functions"), bool)
+    seen = found.ordinary.copy()
+    if seen.all():
+        return seen
+    begin = np.searchsorted(found.function, np.arange(ir.count("functions") + 1))
+    reached[found.function[seen]] = True
+    at = np.flatnonzero(seen & inlined)
+    while len(at):
+        new = np.unique(found.callee[at])
+        new = new[~reached[new]]
+        reached[new] = True
+        at = expand(begin[new], begin[new + 1] - begin[new])
+        seen[at] = True
+        at = at[inlined[at]]
+    return seen
+
+
+def levels(ir: IR, sites: Sites) -> "list[Array]":
+    """Return the functions that call-sites name, level by level: each after all that its own call-sites name.
+
+    Functions on a cycle are on no level.
+    """
+    count = ir.count("functions")
+    named = np.zeros(count, bool)
+    named[sites.callee] = True
+    inner = named[sites.function]
+    if not inner.any():
+        return [np.flatnonzero(named)]
+    caller, callee = sites.function[inner], sites.callee[inner]
+    waits = np.bincount(caller, minlength=count)
+    order = np.argsort(callee, kind="stable")
+    begin = np.searchsorted(callee[order], np.arange(count + 1))
+    found = [np.flatnonzero(named & (waits == 0))]
+    while len(found[-1]):
+        done = found[-1]
+        freed = caller[order[expand(begin[done], begin[done + 1] - begin[done])]]
+        np.subtract.at(waits, freed, 1)
+        freed = np.unique(freed)
+        found.append(freed[waits[freed] == 0])
+    return found[:-1]
+
+
+def post_order(ir: IR, sites: Sites) -> Array:
+    """Rank functions: each after those that its call-sites name, by the first call-site of an ordinary function.
+
+    Plain Python over the call-sites inside kernels: a walk in depth is one step after the other.
+    """
+    rank = np.full(ir.count("functions"), -1, np.int64)
+    outer = np.flatnonzero(sites.ordinary)
+    roots, first = np.unique(sites.callee[outer], return_index=True)
+    roots = roots[np.argsort(first, kind="stable")]
+    if not np.isin(sites.function, roots).any() or sites.ordinary.all():
+        rank[roots] = np.arange(len(roots))
+        return rank
+    begin = np.searchsorted(sites.function, np.arange(ir.count("functions") + 1)).tolist()
+    callee, place = sites.callee.tolist(), {}
+    for root in roots.tolist():
+        path = [] if root in place else [[root, begin[root]]]
+        opened = {root}
+        while path:
+            function, at = path[-1]
+            if at == begin[function + 1]:
+                place[function] = len(place)
+                path.pop()
+                continue
+            path[-1][1] += 1
+            if callee[at] not in place and callee[at] not in opened:
+                opened.add(callee[at])
+                path.append([callee[at], begin[callee[at]]])
+    rank[list(place)] = list(place.values())
+    return rank
 
 
 def find_cycles(ir: IR, sites: Sites, errors: FirstErrors) -> None:
-    """Fail the modules in which call-sites reach a cycle of functions, in linear time (rule N1)."""
+    """Fail the modules in which call-sites of ordinary functions reach a cycle, in linear time (rule N1)."""
     calls = ir.tables["calls"]
     if not len(calls):
         return
@@ -161,8 +256,9 @@ def find_cycles(ir: IR, sites: Sites, errors: FirstErrors) -> None:
     begin = np.searchsorted(caller[order], np.arange(ir.count("functions") + 1))
     callees = callee[order]
     finished = np.zeros(ir.count("functions"), bool)
-    starts, first = np.unique(sites.function, return_index=True)
-    for function, site in zip(starts.tolist(), first.tolist(), strict=True):
+    outer = np.flatnonzero(sites.ordinary)
+    starts, first = np.unique(sites.function[outer], return_index=True)
+    for function, site in zip(starts.tolist(), outer[first].tolist(), strict=True):
         cycle = _walk(function, begin, callees, finished)
         if cycle:
             names = ir.tables["functions"].text()
@@ -203,19 +299,32 @@ def _walk(start: int, begin: Array, callees: Array, finished: Array) -> list[int
     return []
 
 
-def removable(ir: IR, sites: Sites, cloned_calls: Array | None = None) -> Array:
+def places_of_checks(ir: IR, sites: Sites) -> tuple[tuple[Array, Array], Array]:
+    """Return stage and place of the checks of each call-site's memory, and the place of those of each function's body.
+
+    Those of an inner call-site come with those of the kernel that it stands in, before them; kernels in `post_order`.
+    """
+    rank = post_order(ir, sites)
+    width = np.bincount(sites.function, minlength=1).max(initial=0) + 1
+    inner = ~sites.ordinary & (rank[sites.function] >= 0)
+    within = np.arange(len(sites)) - np.searchsorted(sites.function, sites.function)
+    order = np.where(inner, rank[sites.function] * width + within, np.arange(len(sites)))
+    return (np.where(inner, BODY, MEMORY), order), np.maximum(rank, 0) * width + width - 1
+
+
+def removable(ir: IR, sites: Sites, cloned_calls: Array) -> Array:
     """Return a mask of the kernel functions that go: expanded, and named by no call that stays (rule N15).
 
-    `cloned_calls` are the functions that calls in bodies name: their clones stay in the callers.
+    `cloned_calls` are the functions that calls in bodies name: their clones stay in the callers. A kernel function
+    that stays keeps all its call-sites.
     """
     goes = np.zeros(ir.count("functions"), bool)
     goes[sites.callee] = True
     goes &= ir.array("functions", "is_kernel") == 1
-    if cloned_calls is not None:
-        goes[cloned_calls] = False
+    goes[cloned_calls] = False
     calls = ir.tables["calls"]
     stays = np.ones(ir.count("instructions"), bool)
-    stays[sites.row] = False
+    stays[sites.row[sites.ordinary]] = False
     caller, callee = ir.array("calls", "function_id"), calls["callee_id"]
     remaining = stays[calls["instruction_id"]] & (callee >= 0)
     while True:
@@ -226,12 +335,15 @@ def removable(ir: IR, sites: Sites, cloned_calls: Array | None = None) -> Array:
         goes[rescued] = False
 
 
-def called_by(ir: IR, functions: Array) -> Array:
-    """Return the functions that calls in some functions name."""
+def called_by(ir: IR, sites: Sites) -> Array:
+    """Return the functions that calls in the callees name, the call-sites that are inlined aside."""
     mask = np.zeros(ir.count("functions") + 1, bool)
-    mask[functions] = True
-    callee = ir.tables["calls"]["callee_id"]
-    return np.unique(callee[mask[ir.array("calls", "function_id")] & (callee >= 0)])
+    mask[sites.callee] = True
+    stays = np.ones(ir.count("instructions"), bool)
+    stays[sites.row] = False
+    calls = ir.tables["calls"]
+    callee = calls["callee_id"]
+    return np.unique(callee[mask[ir.array("calls", "function_id")] & (callee >= 0) & stays[calls["instruction_id"]]])
 
 
 def about(ir: IR, sites: Sites, site: int, code: str, message: str, **more: Any) -> Diagnostic:

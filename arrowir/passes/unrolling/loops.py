@@ -226,6 +226,18 @@ class Loops:
         np.add.at(total, function[function >= 0], sizes[self.levels[0][function >= 0]])
         return total if total.dtype == object else total.astype(np.int64)
 
+    def repeats(self) -> Array:
+        """Return how many instances each block would have, as float64; a loop whose trips are not known counts once."""
+        count = np.ones(len(self.owner))
+        known = np.ones(len(self.rows), bool)
+        known[list(self.bound_faults)] = False
+        for level in self.levels[1:]:
+            loop = self.owning_loop[level]
+            count[level] = count[self.parent[level]]
+            counted = (loop >= 0) & known[loop] if len(known) else np.zeros(len(level), bool)
+            count[level[counted]] *= self.trips[loop[counted]].astype(np.float64)
+        return count
+
     def _sizes(self, dtype: type) -> Array:
         """Return how many instructions would stand in each block."""
         known = np.ones(len(self.rows), bool)
