@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arrowir import layouts, vocabulary
+from arrowir import extras, layouts, vocabulary
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.names import picked, put
-from arrowir.runs import Runs
-from arrowir.store import Array, Strings, Table
+from arrowir.runs import Runs, take_rows
+from arrowir.store import Array, Ids, Strings, Table
 
 CONTINUATION, BRANCH, EMPTY = "continuation", "br_to_continuation", "noop"
 """Names in the kernel, from which a call-site makes its own."""
@@ -149,14 +149,28 @@ def _returns_to_branches(ir: IR, rows: Array) -> IR:
     """Make branches of Returns. What they were called is remembered; keys are settled with the call-site's."""
     if not len(rows):
         return ir
-    table = ir.tables["instructions"]
+    table, branches = ir.tables["instructions"], ir.tables["branches"]
     names, known = table.text(), table.text("original_name")
     unknown = rows[np.diff(known.offsets)[rows] == 0]
-    opcode = table["opcode"].copy()
+    opcode, extra = table["opcode"].copy(), table["extra"].copy()
     opcode[rows] = vocabulary.OP_UNCONDITIONAL_BRANCH
+    extra[rows] = _without_target(ir, extra[rows])
     changed = table.replace(
         name=put(names, rows, Strings.of([BRANCH] * len(rows))),
         original_name=put(known, unknown, picked(names, unknown)),
         opcode=opcode,
+        extra=extra if table.has("extra") else None,
     )
-    return ir.replace(instructions=changed)
+    old = np.isin(branches["instruction_id"], rows) & (branches["slot"] == vocabulary.SLOT_TARGET)
+    return ir.replace(instructions=changed, branches=take_rows(branches, np.flatnonzero(~old)))
+
+
+def _without_target(ir: IR, ids: Ids) -> Ids:
+    """Return members without a `target` that was no name of a block."""
+    pool = ir.pools.extras
+
+    def change(number: int) -> int:
+        rest = extras.without(pool[number], "target")
+        return pool.intern(rest) if rest else -1
+
+    return pool.map_ids(ids, change)

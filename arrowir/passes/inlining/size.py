@@ -5,7 +5,7 @@ import numpy as np
 from arrowir import diagnostics as diag
 from arrowir import vocabulary
 from arrowir.ir import IR
-from arrowir.passes.inlining.closing import shape
+from arrowir.passes.inlining.closing import Shape, shape
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import SIZE, Sites, called_by, levels, removable
 from arrowir.passes.unrolling.loops import Loops
@@ -24,22 +24,31 @@ def check_size(ir: IR, sites: Sites, limit: int, errors: FirstErrors) -> None:
     if not len(sites):
         return
     loops = Loops(ir, np.ones(ir.count("functions"), bool), 0)
-    times = loops.repeats()[loops.block[sites.row]]
-    alone = loops.function_rows().astype(np.float64)
-    spliced = ends_in_return(ir)
-    body, given = alone.copy(), alone - spliced
+    found = shape(ir)
+    repeats = loops.repeats()
+    block = loops.block[sites.row]
+    body = loops.function_rows().astype(np.float64)
+    split, dropped = found.split.copy(), _drops_return(ir, loops, found, repeats)
+    given = body - dropped
     nested = levels(ir, sites)
     for functions in nested:
         wanted = np.zeros(len(body), bool)
         wanted[functions] = True
-        inner = wanted[sites.function]
-        if inner.any():
-            np.add.at(body, sites.function[inner], times[inner] * (given[sites.callee[inner]] - 1))
-        given[functions] = body[functions] - spliced[functions]
+        inner = np.flatnonzero(wanted[sites.function])
+        if len(inner):
+            callee, function = sites.callee[inner], sites.function[inner]
+            split[function[split[callee]]] = True
+            np.add.at(body, function, repeats[block[inner]] * (given[callee] - 1))
+            emptied = _emptied(loops.block, block[inner], ~split[callee] & (given[callee] == 0))
+            np.add.at(body, ir.tables["blocks"]["function_id"][emptied], repeats[emptied])
+        given[functions] = body[functions] - (dropped & ~split)[functions]
     function = ir.array("instructions", "function_id")
     rows = np.bincount(function[function >= 0], minlength=len(body)).astype(np.float64)
     outer = sites.ordinary
-    np.add.at(rows, sites.function[outer], given[sites.callee[outer]] - 1)
+    callee = sites.callee[outer]
+    np.add.at(rows, sites.function[outer], given[callee] - 1)
+    emptied = _emptied(loops.block, block[outer], ~split[callee] & (given[callee] == 0))
+    np.add.at(rows, ir.tables["blocks"]["function_id"][emptied], 1)
     removed = removable(ir, sites, called_by(ir, sites))
     module = ir.tables["functions"]["module_id"]
     rows[removed] = 0
@@ -77,12 +86,40 @@ def check_size(ir: IR, sites: Sites, limit: int, errors: FirstErrors) -> None:
     )
 
 
-def ends_in_return(ir: IR) -> Array:
-    """Tell for each function whether it is spliced and its last instruction, a Return, dropped."""
-    found, of_block = shape(ir), ir.tables["instructions"]["block_id"]
-    last = np.searchsorted(of_block, found.first + found.blocks) - 1
-    has = (found.blocks == 1) & ~found.split & (last >= 0)
-    has[has] = (of_block[last[has]] == found.first[has]) & (
-        ir.tables["instructions"]["opcode"][last[has]] == vocabulary.OP_RETURN
-    )
-    return has
+def _emptied(of_row: Array, block: Array, nothing: Array) -> Array:
+    """Return the blocks of which nothing is left, so that they get a NoOp: those of call-sites whose body is empty.
+
+    `of_row` is the block of every instruction; `block` that of each call-site, `nothing` whether nothing comes of it.
+    """
+    blocks, count = np.unique(block[nothing], return_counts=True)
+    return blocks[count == np.searchsorted(of_row, blocks + 1) - np.searchsorted(of_row, blocks)]
+
+
+def _drops_return(ir: IR, loops: Loops, found: Shape, repeats: Array) -> Array:
+    """Tell for each function whether it is spliced and, once unrolled, ends in its only Return."""
+    opcode, of_block = loops.opcode, loops.block
+    at = np.flatnonzero(opcode == vocabulary.OP_RETURN)
+    function = ir.tables["blocks"]["function_id"][of_block[at]]
+    returns = np.bincount(function[function >= 0], repeats[of_block[at[function >= 0]]], minlength=len(found.first))
+    row = np.searchsorted(of_block, found.first + 1) - 1
+    block = np.where((found.blocks == 1) & ~found.own_entry & (returns == 1), found.first, -1)
+    row = np.where((block >= 0) & (row >= 0), row, -1)
+    row[row >= 0] = np.where(of_block[row[row >= 0]] == block[row >= 0], row[row >= 0], -1)
+    body = np.full(len(loops.rows), -1, np.int64)
+    bodies = np.flatnonzero(loops.owning_loop >= 0)
+    body[loops.owning_loop[bodies]] = bodies
+    while True:  # into the loops that end it, past those that come to nothing
+        loop = np.where(row >= 0, loops.number[np.maximum(row, 0)], -1) if len(loops.number) else row
+        inside = np.flatnonzero(loop >= 0)
+        if not len(inside):
+            break
+        inner = body[loop[inside]]
+        last = np.searchsorted(of_block, inner + 1) - 1
+        runs = (loops.trips[loop[inside]] > 0).astype(bool) & (inner >= 0) & (last >= 0)
+        runs[runs] = of_block[last[runs]] == inner[runs]
+        before = row[inside] - 1
+        stays = (before >= 0) & (of_block[np.maximum(before, 0)] == of_block[row[inside]])
+        row[inside] = np.where(runs, last, np.where(stays, before, -1))
+    drops = row >= 0
+    drops[drops] = opcode[row[drops]] == vocabulary.OP_RETURN
+    return drops
