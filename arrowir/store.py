@@ -179,9 +179,10 @@ class Table:
             values = columns.get(column.name)
             if values is None or isinstance(values, Strings):
                 made[column.name] = values
+            elif isinstance(values, np.ndarray):
+                made[column.name] = np.ascontiguousarray(values, schema.DTYPES[column.kind])
             else:
-                spread = np.broadcast_to(np.asarray(values), length)
-                made[column.name] = np.ascontiguousarray(spread, schema.DTYPES[column.kind])
+                made[column.name] = np.full(length, values, schema.DTYPES[column.kind])
         return cls(name, made, length)
 
     def __len__(self) -> int:

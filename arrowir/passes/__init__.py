@@ -92,7 +92,8 @@ def get(name: str) -> "type[Pass]":
     Raises
     ------
     OptionError
-        If there is none of that name; the message has the compiler's text and the names nearest to it (rule P1).
+        If it is no text, or there is none of that name; the message has the compiler's text and the names nearest to it
+        (rule P1).
 
     Examples
     --------
@@ -103,6 +104,9 @@ def get(name: str) -> "type[Pass]":
     Traceback (most recent call last):
     arrowir.diagnostics.OptionError: Backend pass: unrol is not registered! did you mean `unroll`?
     """
+    from arrowir import arguments
+
+    arguments.text(name, "the name of a pass")
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:

@@ -14,6 +14,7 @@ import numpy as np
 
 from arrowir import diagnostics as diag
 from arrowir import schema
+from arrowir.arguments import wrong
 from arrowir.diagnostics import Diagnostic, OptionError, PassError
 from arrowir.ir import IR
 from arrowir.store import Array
@@ -141,11 +142,26 @@ class Pass:
         ------
         PassError
             With `strict`, on an error row.
+        OptionError
+            If `ir` is no batch.
         """
+        check_batch(ir, f"pass `{self.name}`")
         result = run_pass(self, ir, np.ones(len(ir), bool))
         if strict:
             raise_first_error(result.messages)
         return result
+
+
+def check_batch(ir: object, what: str) -> None:
+    """Refuse what is no batch.
+
+    Raises
+    ------
+    OptionError
+        If it is none.
+    """
+    if not isinstance(ir, IR):
+        raise wrong(what, "an `arrowir.IR` (`arrowir.read` makes one of files)", ir)
 
 
 def raise_first_error(messages: Iterable[Diagnostic]) -> None:

@@ -28,6 +28,7 @@ from arrowir.passes.inlining.kernel_bodies import outputs_not_written
 from arrowir.passes.inlining.kernel_calls import BODY, choose, find_cycles, find_sites, places_of_checks, removable
 from arrowir.passes.inlining.size import check_size
 from arrowir.passes.inlining.splice import Inlining, Spliced, splice
+from arrowir.passes.unroll import all_loops
 from arrowir.store import Array
 
 
@@ -77,12 +78,13 @@ class InlineNkiKernel(Pass):
         for note in choice.notes:
             self.log.info(note.message)
         find_cycles(ir, found, errors)
-        check_size(ir, choice.sites, self.max_instructions, errors)
+        loops = all_loops(ir, self.shard_id)
+        check_size(ir, choice.sites, loops, self.max_instructions, errors)
         memory, body_order = places_of_checks(ir, choice.sites)
         binding = bind(ir, choice.sites, choice.status, memory, errors)
         good = ~errors.failed_before(BODY)[choice.sites.module]
         sites, binding, memory = choice.sites.pick(good), binding.pick(good), (memory[0][good], memory[1][good])
-        canonical = canonicalise(ir, sites, binding, self.shard_id, body_order, errors)
+        canonical = canonicalise(ir, sites, binding, loops, body_order, errors)
         batch, bodies = canonical.batch, canonical.bodies
         check_memory(batch, bodies, sites, np.searchsorted(bodies.callee, sites.callee), binding.base, memory, errors)
 

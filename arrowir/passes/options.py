@@ -4,13 +4,16 @@ import inspect
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from reprlib import repr
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from arrowir.arguments import wrong
 from arrowir.diagnostics import ArrowIRError, OptionError
 from arrowir.passes.base import Pass
 
 P = TypeVar("P", bound=Pass)
+
+LEAST: Mapping[str, int] = {"max_instructions": 1, "shard_id": 0}
+"""The smallest values of options that several passes have (rules O6, U5): one name means one thing in all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def configured(step: P, options: dict[str, Any]) -> P:
 
 
 def check(step: Pass, values: Mapping[str, object] | None = None) -> None:
-    """Check the types of a pass's options.
+    """Check the types of a pass's options, and that those of `LEAST` are not too small.
 
     Parameters
     ----------
@@ -79,16 +82,16 @@ def check(step: Pass, values: Mapping[str, object] | None = None) -> None:
     Raises
     ------
     OptionError
-        If a value is not of its type.
+        If a value is not of its type, or too small.
     """
     for option in options_of(type(step)):
         if values is None or option.name in values:
             value = getattr(step, option.name) if values is None else values[option.name]
-            if not fits(value, option.type):
-                raise OptionError(
-                    f"option `{option.name}` of pass `{step.name}` takes {option.type_text}, got {repr(value)}"
-                    f" ({type(value).__name__})"
-                )
+            least = LEAST.get(option.name)
+            small = least is not None and isinstance(value, int) and value < least
+            if small or not fits(value, option.type):
+                takes = f"{option.type_text} of at least {least}" if small else option.type_text
+                raise wrong(f"option `{option.name}` of pass `{step.name}`", takes, value)
 
 
 def fits(value: object, expected: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from arrowir import arguments, schema
 from arrowir import diagnostics as diag
 from arrowir import passes as registry
-from arrowir import schema
 from arrowir.diagnostics import Diagnostic, OptionError
 from arrowir.ir import IR
 from arrowir.passes import base
@@ -180,7 +180,7 @@ def run(
     Raises
     ------
     OptionError
-        For a pass that is not registered, or a wrong option.
+        For a pass that is not registered, a wrong option, or an argument of another type.
     PassError
         With `strict`, on an error row.
 
@@ -192,8 +192,8 @@ def run(
     >>> result.ok, result.status.to_list()
     (True, ['unchanged'])
     """
-    if not isinstance(ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"`run` takes an `arrowir.IR`, got {type(ir).__name__}; `arrowir.read` makes one of files")
+    base.check_batch(ir, "`run`")
+    arguments.function(progress, "`progress`")
     _check_verify(verify)
     steps = plan_steps(passes, options)
     codes = np.full(len(ir), UNCHANGED, np.int8)
@@ -255,10 +255,11 @@ def plan_steps(passes: Any, options: Mapping[str, Mapping[str, Any]] | None = No
     """
     if isinstance(passes, str | Pass | Step) or callable(passes):
         passes = [passes]
-    steps = [replace(s, made=s.build()) for s in (default_steps() if passes is None else _numbered(passes))]
-    for name, chosen in (options or {}).items():
-        if not isinstance(chosen, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"options of pass `{name}` must be a mapping from option to value, got {chosen!r}")
+    chosen_steps = default_steps() if passes is None else _numbered(arguments.listed(passes, "`passes`", _PIPELINE))
+    steps = [replace(s, made=s.build()) for s in chosen_steps]
+    by_pass = arguments.typed({} if options is None else options, Mapping, "`options`", "options by pass name")
+    for name, chosen in by_pass.items():
+        _check_options(name, chosen)
         mine = [number for number, step in enumerate(steps) if step.name == name]
         if not mine:
             registry.get(name)  # complains when there is none at all
@@ -269,6 +270,16 @@ def plan_steps(passes: Any, options: Mapping[str, Mapping[str, Any]] | None = No
             assert made is not None
             steps[number] = replace(steps[number], made=configured(made, dict(chosen)))
     return steps
+
+
+_PIPELINE = "a pass, a registered name, a function, or a list of these"
+
+
+def _check_options(name: str, options: object) -> None:
+    """Refuse options of a pass that are no map from names to values."""
+    held = arguments.typed(options, Mapping, f"pass `{name}`", "options by name")
+    for option in held:
+        arguments.text(option, f"the name of an option of pass `{name}`")
 
 
 def _numbered(items: Iterable[Any]) -> list[Step]:
@@ -289,6 +300,11 @@ def _numbered(items: Iterable[Any]) -> list[Step]:
 
 def _pair(item: Any) -> tuple[int | None, Any]:
     if isinstance(item, Step):
+        if type(item.order) is not int:
+            raise arguments.wrong(f"step `{item.name}`", "an integer as its order number", item.order)
+        if item.made is None:
+            registry.get(item.name)
+            _check_options(item.name, item.options)
         return item.order, item
     if not isinstance(item, tuple):
         return None, item

@@ -1,10 +1,9 @@
 """Runtime memory reservation: one fixed SBUF region, carved out before an allocator runs (rules M1 to M8)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, SupportsInt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsInt
 
 import numpy as np
-import polars as pl
 
 from arrowir import diagnostics as diag
 from arrowir import layouts, vocabulary
@@ -15,6 +14,9 @@ from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
 from arrowir.runs import Runs
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 RESERVED_NAME = "EvalAccelReservedLoc"
 """Name of the location; its set is this with `_set` behind."""
@@ -233,11 +235,13 @@ def _capacity(level: int) -> int:
     return -1
 
 
-def _locations(ir: IR, modules: Array, functions: Array) -> pl.DataFrame:
+def _locations(ir: IR, modules: Array, functions: Array) -> "pl.DataFrame":
     """Return the SB locations of the functions concerned, with the place of their module in `modules`.
 
     Bytes and partitions are 128 bits wide, so that no sum of theirs wraps.
     """
+    import polars as pl
+
     table = ir.tables["locations"]
     place = np.full(ir.count("functions") + 1, -1, np.int64)
     place[functions] = np.arange(len(modules))
@@ -249,8 +253,10 @@ def _locations(ir: IR, modules: Array, functions: Array) -> pl.DataFrame:
     return pl.DataFrame({"row": rows, "k": k[rows], **numbers}).with_columns(pl.col(*absent).cast(pl.Int128))
 
 
-def _high_water_mark(locations: pl.DataFrame, count: int) -> Array:
+def _high_water_mark(locations: "pl.DataFrame", count: int) -> Array:
     """Return per module the end of the highest pinned location, in multiples of 8; 0 without one (rules M3, M4)."""
+    import polars as pl
+
     align8 = (pl.col("bytes") + 7) // 8 * 8
     ends = locations.filter(pl.col("pinned") == 1).group_by("k").agg((pl.col("addr") + align8).max().alias("end"))
     mark = np.zeros(count, object)
@@ -260,7 +266,7 @@ def _high_water_mark(locations: pl.DataFrame, count: int) -> Array:
 
 def _overlaps(
     ir: IR,
-    locations: pl.DataFrame,
+    locations: "pl.DataFrame",
     modules: Array,
     functions: Array,
     addr: Array,
@@ -269,6 +275,8 @@ def _overlaps(
     covers: bool,
 ) -> list[Diagnostic]:
     """Warn of allocated locations that share bytes and partitions with the region (rule M8)."""
+    import polars as pl
+
     first, end = pl.col("addr"), pl.col("addr") + pl.col("bytes")
     low, high = pl.lit(addr).gather(pl.col("k")), pl.lit(addr + size).gather(pl.col("k"))
     shares = (first < high) & (end > low) & (pl.col("base") < 128) & (pl.col("base") + pl.col("partitions") > 0)

@@ -172,31 +172,38 @@ def predicted_rows(ir: IR, shard_id: int = 0) -> Array:
     numpy.ndarray
         int64, one for each function.
     """
-    rows = Loops(ir, np.ones(ir.count("functions"), bool), shard_id).function_rows()
+    rows = all_loops(ir, shard_id).function_rows()
     return np.array([min(n, 2**63 - 1) for n in rows.tolist()], np.int64) if rows.dtype == object else rows
 
 
-def needs_unroll(ir: IR) -> Array:
+def all_loops(ir: IR, shard_id: int = 0) -> Loops:
+    """Return the loops of all functions of a batch."""
+    return Loops(ir, np.ones(ir.count("functions"), bool), shard_id)
+
+
+def needs_unroll(ir: IR, loops: Loops | None = None) -> Array:
     """Tell for each function whether unrolling would change its document, or could fail.
 
     Parameters
     ----------
     ir
         The batch.
+    loops
+        The loops of all its functions, where they are known.
 
     Returns
     -------
     numpy.ndarray
         A mask over functions.
     """
-    return unroll_needs(ir)[0]
+    return unroll_needs(ir, loops)[0]
 
 
-def unroll_needs(ir: IR) -> tuple[Array, Array]:
+def unroll_needs(ir: IR, loops: Loops | None = None) -> tuple[Array, Array]:
     """Return for each function whether there is work to do, and whether the work changes the document."""
     instructions, operands, texts = ir.tables["instructions"], ir.tables["operands"], ir.pools.extras.texts
     rows = len(instructions)
-    loops = Loops(ir, np.ones(ir.count("functions"), bool), 0)
+    loops = loops or all_loops(ir)
     looked_at = loops.looked_at[loops.block] if rows else np.zeros(0, bool)
     work, changes = np.zeros(rows, bool), np.zeros(rows, bool)
     opcode = loops.opcode

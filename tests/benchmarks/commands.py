@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks.registry import Case, Inputs, Row
+from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
 SMALL = Path(__file__).parents[2] / "data/samples/bir_json_example.json"
 """The file that is read: one call of one small kernel."""
@@ -39,6 +39,16 @@ def process(make: Callable[[Inputs], list[str]]) -> Callable[[Inputs], Case]:
     return set_up
 
 
+def _inline(inputs: Inputs) -> list[str]:
+    out = ["-o", str(inputs.path("inlined")), "--format", "parquet", "--passes", "inline_nki_kernel"]
+    return [*arrowir(), "run", str(inputs.path("sites_10000")), *out]
+
+
+def _llvm(inputs: Inputs) -> list[str]:
+    source, target = inputs.path("sites_10000.ll"), inputs.path("inlined.bc")
+    return [sys.executable, "-m", "tests.benchmarks.llvm", str(source), str(target)]
+
+
 ROWS = (
     Row("cli_help", "arrowir --help", process(lambda _: [*arrowir(), "--help"]), seconds=0.1),
     Row(
@@ -52,5 +62,18 @@ ROWS = (
         "arrowir run on a small file",
         process(lambda inputs: [*arrowir(), "run", str(SMALL), "-o", str(inputs.path("run"))]),
         seconds=1.2,
+    ),
+    Row(
+        "cli_inline_10000",
+        "arrowir run: 10,000 call-sites inlined, Parquet to Parquet",
+        process(_inline),
+        needs=("sites_10000",),
+        peers=(Peer("llvm_command_10000", at_most=1),),
+    ),
+    Row(
+        "llvm_command_10000",
+        "LLVM by llvmlite: the same shape, assembly to bitcode",
+        process(_llvm),
+        needs=("sites_10000.ll",),
     ),
 )

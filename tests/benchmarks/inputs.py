@@ -92,6 +92,12 @@ def _blocks(inputs: Inputs, path: Path) -> None:
     air.read_json(_encode(document), name="blocks").write_parquet(path)
 
 
+def _assembly(inputs: Inputs, path: Path) -> None:
+    from tests.benchmarks.llvm import Shape, text
+
+    path.write_text(text(Shape(sites(inputs, 10_000), body(inputs))))
+
+
 def _modules(inputs: Inputs, path: Path) -> None:
     """Write modules of one call-site each; they are alike, so the one is read and repeated."""
     import arrowir as air
@@ -200,6 +206,7 @@ MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_10000": _call_sites(10_000),
     "sites_no_edges": _call_sites(1000, edges=False),
     "sites_distinct": _call_sites(1000, distinct=True),
+    "sites_10000.ll": _assembly,
     "sites_nested": _nested,
     "sites_blocks": _blocks,
     "modules_1000": _modules,

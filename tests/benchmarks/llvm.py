@@ -1,6 +1,8 @@
 """The peer of inlining: LLVM's always-inliner, through llvmlite, on modules of the same shape."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 _OPERATIONS = ("fadd", "fmul", "fsub")
@@ -79,14 +81,14 @@ def text(shape: Shape) -> str:
 class AlwaysInliner:
     """The pass by itself, and modules for it to run on."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, assembly: str | None = None) -> None:
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.llvm = llvm
         self.shape = shape
-        self.text = text(shape)
+        self.text = text(shape) if assembly is None else assembly
         self.machine = llvm.Target.from_default_triple().create_target_machine()
 
     def parse(self) -> Any:
@@ -108,3 +110,14 @@ class AlwaysInliner:
         (caller,) = list(module.functions)  # the others were inlined everywhere, and are gone
         found = str(caller).count("\n  ")
         assert found == self.shape.inlined, f"{found} instructions after the pass, expected {self.shape.inlined}"
+
+
+def main(source: str, target: str) -> None:
+    """Do what a command would: read a file of assembly, inline, write a file of bitcode."""
+    inliner = AlwaysInliner(Shape(0, 0), Path(source).read_text())
+    Path(target).write_bytes(inliner.run(inliner.parse()).as_bitcode())
+    print(target)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

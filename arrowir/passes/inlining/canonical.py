@@ -20,6 +20,7 @@ from arrowir.passes.inlining.kernel_bodies import Bodies, BodyErrors
 from arrowir.passes.inlining.kernel_calls import Sites, levels
 from arrowir.passes.inlining.splice import Inlining, splice
 from arrowir.passes.unroll import expand, needs_unroll
+from arrowir.passes.unrolling.loops import Loops
 from arrowir.store import Array, starts
 
 
@@ -31,7 +32,7 @@ class Canonical:
     bodies: Bodies
 
 
-def canonicalise(ir: IR, sites: Sites, binding: Binding, shard_id: int, order: Array, errors: FirstErrors) -> Canonical:
+def canonicalise(ir: IR, sites: Sites, binding: Binding, loops: Loops, order: Array, errors: FirstErrors) -> Canonical:
     """Make the canonical copy of every function that call-sites name.
 
     Parameters
@@ -40,8 +41,8 @@ def canonicalise(ir: IR, sites: Sites, binding: Binding, shard_id: int, order: A
         The batch.
     sites, binding
         Call-sites of ordinary functions and of kernels, and what their parameters are bound to.
-    shard_id
-        Value of shard ids while kernels are unrolled.
+    loops
+        The loops of all functions, and the value of shard ids while kernels are unrolled.
     order
         Place of each function's own errors in the order of checks.
     errors
@@ -50,7 +51,7 @@ def canonicalise(ir: IR, sites: Sites, binding: Binding, shard_id: int, order: A
     callees = np.unique(sites.callee)
     found = shape(ir)
     bodies = Bodies.of(ir, callees, found)
-    work = needs_unroll(ir) | found.split
+    work = needs_unroll(ir, loops) | found.split
     work[sites.function] = True
     batch = Extended(ir)
     fail = BodyErrors(batch, bodies, order[callees], errors)
@@ -60,7 +61,7 @@ def canonicalise(ir: IR, sites: Sites, binding: Binding, shard_id: int, order: A
             bad[sites.function[bad[sites.callee]]] = True
             functions = level[work[level] & ~bad[level]]
             if len(functions):
-                failures = _level(batch, bodies, sites, binding, functions, shard_id)
+                failures = _level(batch, bodies, sites, binding, functions, loops.shard_id)
                 fail.passed_on(2, failures)
                 bad[list(failures)] = True
     bodies.drop_returns(batch.column("instructions", "opcode"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -146,20 +147,30 @@ class BodyErrors:
         """Return the name of a callee."""
         return self.functions.text()[int(self.bodies.callee[body])]
 
-    def fail(self, rank: int, bad: Array, code: str, text: Text, instruction: Text | None = None) -> None:
-        """Fail bodies (numbers); `text` makes the message of one."""
+    def fail(self, rank: int, bad: Array, code: str, text: Text, row: Callable[[int], int] | None = None) -> None:
+        """Fail bodies (numbers); `text` makes the message of one, `row` finds the instruction that it is about."""
         bad = np.unique(bad)
 
         def message(body: int) -> Diagnostic:
             function = int(self.bodies.callee[body])
-            about = None if instruction is None else instruction(body)
+            about = {} if row is None else self._about(row(body))
             module = int(self.functions["module_id"][function])
             return diag.make(
-                code, text(body), module_id=module, function=self.name(body), function_id=function, instruction=about
+                code, text(body), module_id=module, function=self.name(body), function_id=function, **about
             )
 
         module = self.functions["module_id"][self.bodies.callee[bad]]
         self.errors.add(BODY, rank, bad, module, message, self.order[bad])
+
+    def _about(self, row: int) -> dict[str, Any]:
+        """Name an instruction and its block; what is new in a copy has no id."""
+        batch = self.batch
+        about: dict[str, Any] = {"instruction": batch.text("instructions", row)}
+        block = int(batch.column("instructions", "block_id")[row])
+        about["block"] = batch.text("blocks", block)
+        if row < batch.ir.count("instructions"):
+            about |= {"instruction_id": row, "block_id": block}
+        return about
 
     def passed_on(self, rank: int, failures: dict[int, Diagnostic]) -> None:
         """Fail bodies for what a pass on them found; by function."""
@@ -201,10 +212,7 @@ class BodyErrors:
             missing = self.batch.ir.pools.names[int(name[item[b]])]
             return f"`{missing}` is not in `{self.name(b)}`; a kernel's body has to name what exists"
 
-        def instruction(b: int) -> str:
-            return self.batch.text("instructions", int(row[item[b]]))
-
-        self.fail(4, failing, "unresolved_name", text, instruction=instruction)
+        self.fail(4, failing, "unresolved_name", text, lambda b: int(row[item[b]]))
 
 
 def _unresolved(batch: Extended) -> list[tuple[Array, Array, Array]]:

@@ -15,7 +15,7 @@ MAX_NESTING = 1_000
 """Levels of kernels in kernels: each is an edit of its own."""
 
 
-def check_size(ir: IR, sites: Sites, limit: int, errors: FirstErrors) -> None:
+def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErrors) -> None:
     """Fail modules that would become too large.
 
     Counted are the functions that stay, with bodies in place of their call-sites, and each body once: unrolled, with
@@ -23,7 +23,6 @@ def check_size(ir: IR, sites: Sites, limit: int, errors: FirstErrors) -> None:
     """
     if not len(sites):
         return
-    loops = Loops(ir, np.ones(ir.count("functions"), bool), 0)
     found = shape(ir)
     repeats = loops.repeats()
     block = loops.block[sites.row]
