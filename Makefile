@@ -28,6 +28,8 @@ export NO_MKDOCS_2_WARNING := 1
 
 # Twice quiet: errors alone are shown.
 PIP_INSTALL := $(BIN)/python -m pip install -q -q --constraint constraints.txt
+# pip does not compile what is installed as editable, and some environments keep Python from doing it at start.
+COMPILE := $(BIN)/python -m compileall -q arrowir kernels
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -86,9 +88,11 @@ $(BIN)/python:
 $(CLI_READY): $(BIN)/python
 	@echo "installing arrowir into $(VENV) (about a minute the first time)"
 	@$(PIP_INSTALL) --editable '.[cli]'
+	@$(COMPILE)
 	@rm -f $(VENV)/.ready-* && touch $@
 
 $(DEV_READY): $(BIN)/python
 	@echo "installing arrowir and its development tools into $(VENV) (a minute or two the first time)"
 	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(COMPILE)
 	@rm -f $(VENV)/.ready-* && touch $@

@@ -13,10 +13,11 @@ True
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arrowir import build, passes, schema, testing
+    from arrowir import build, passes, schema, simulate, testing
+    from arrowir.analyse.diff import Diff, diff
     from arrowir.diagnostics import (
         ArrowIRError,
         FormatError,
@@ -31,13 +32,18 @@ if TYPE_CHECKING:
     from arrowir.formats.reading import read
     from arrowir.ir import IR
     from arrowir.passes.base import Pass, PassResult
-    from arrowir.passes.pipeline import RunResult, run
+    from arrowir.passes.pipeline import RunResult
+    from arrowir.simulate.equivalence import Equivalence, equivalent
+    from arrowir.validation import CheckedRunResult, run
 
 __version__ = "0.1.0"
 
 __all__ = [
     "IR",
     "ArrowIRError",
+    "CheckedRunResult",
+    "Diff",
+    "Equivalence",
     "FormatError",
     "OptionError",
     "Pass",
@@ -49,20 +55,26 @@ __all__ = [
     "__version__",
     "build",
     "concat",
+    "diff",
+    "equivalent",
     "passes",
     "read",
     "read_json",
     "read_parquet",
     "run",
     "schema",
+    "simulate",
     "testing",
 ]
 
-_MODULES = frozenset({"build", "passes", "schema", "testing"})
+_MODULES = frozenset({"build", "passes", "schema", "simulate", "testing"})
 
 _HOMES: dict[str, str] = {
     "IR": "ir",
     "ArrowIRError": "diagnostics",
+    "CheckedRunResult": "validation",
+    "Diff": "analyse.diff",
+    "Equivalence": "simulate.equivalence",
     "FormatError": "diagnostics",
     "OptionError": "diagnostics",
     "Pass": "passes.base",
@@ -72,10 +84,12 @@ _HOMES: dict[str, str] = {
     "SchemaError": "diagnostics",
     "SimulationError": "diagnostics",
     "concat": "edit",
+    "diff": "analyse.diff",
+    "equivalent": "simulate.equivalence",
     "read": "formats.reading",
     "read_json": "formats.bir_json",
     "read_parquet": "formats.parquet",
-    "run": "passes.pipeline",
+    "run": "validation",
 }
 """Where each public name lives."""
 

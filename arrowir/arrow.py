@@ -1,17 +1,15 @@
-"""Columns as Arrow arrays and Polars series: views over the same memory, with nulls where cells are absent."""
+"""Columns as Arrow arrays: views over the same memory, with nulls where cells are absent."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from arrowir import schema
+from arrowir import derived, schema
 from arrowir.store import Array, Strings
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from arrowir.ir import IR
 
 
@@ -63,16 +61,12 @@ def column(ir: "IR", table: str, declared: schema.Column) -> pa.Array:
     """
     if declared.kind == "list":
         return patterns(ir.pools.patterns.texts[: ir.pattern_count])
-    values = ir.column(table, declared.name)
+    values = derived.cells(ir, table, declared)
+    if values is None:
+        return pa.nulls(ir.count(table), pa.large_string())
     if isinstance(values, Strings):
         nullable = declared.name == "original_name"
         return strings(values, ir.tables[table]["call_chain_id"] < 0 if nullable else None)
-    if values is None and declared.kind == "text":
-        return pa.nulls(ir.count(table), pa.large_string())
-    if values is None:
-        values = np.full(ir.count(table), schema.NULLS[declared.kind], schema.DTYPES[declared.kind])
-    if declared.default is not None:
-        values = np.where(values == schema.NULLS[declared.kind], declared.default, values)
     if declared.of == "shapes":
         return lists(ir.pools.shapes.texts, values)
     if declared.kind in ("code", "pooled"):
@@ -84,50 +78,3 @@ def table(ir: "IR", name: str) -> pa.Table:
     """Return one table of a batch as a pyarrow table."""
     declared = schema.BY_NAME[name].columns
     return pa.table([column(ir, name, c) for c in declared], [c.name for c in declared])
-
-
-def frame(ir: "IR", name: str) -> "pl.DataFrame":
-    """Return one table of a batch as a Polars frame; layouts, which only the JSON writer needs, are left out."""
-    import polars as pl
-
-    series: list[pl.Series] = []
-    for declared in schema.BY_NAME[name].columns:
-        if declared.of == "layouts":
-            continue
-        if declared.kind in ("code", "pooled") and declared.of != "shapes":
-            ids = _taken(array(ir.array(name, declared.name), declared.kind))
-            series.append(_spelled(ids.cast(pl.UInt32), declared, ir.pools.of(declared).texts))
-            continue
-        made = _taken(column(ir, name, declared))
-        if declared.of == "shapes":
-            made = made.cast(pl.List(pl.Int64))
-        series.append(made.alias(declared.name))
-    return pl.DataFrame(series)
-
-
-class _Exported:
-    """An array behind the Arrow C interface alone: Polars takes it over without importing more of pyarrow."""
-
-    def __init__(self, values: pa.Array) -> None:
-        self.values = values
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        return self.values.__arrow_c_array__(requested_schema)
-
-
-def _taken(values: pa.Array) -> "pl.Series":
-    import polars as pl
-
-    exported: Any = _Exported(values)
-    return pl.Series(exported)
-
-
-def _spelled(ids: "pl.Series", declared: schema.Column, texts: list[str]) -> "pl.Series":
-    """Return ids as what they stand for: codes as an Enum over their vocabulary, pooled text as strings."""
-    import polars as pl
-
-    if declared.kind == "code":
-        return ids.cat.to(pl.Enum(texts)).alias(declared.name)
-    if ids.null_count() == len(ids):
-        return pl.Series(declared.name, [None], dtype=pl.String).new_from_index(0, len(ids))
-    return pl.Series(declared.name, texts, dtype=pl.String).gather(ids)

@@ -38,6 +38,18 @@ def column(ir: "IR", table: str, name: str) -> Array | Strings:
     return _DERIVED[table, name](ir)
 
 
+def cells(ir: "IR", table: str, declared: schema.Column) -> Array | Strings | None:
+    """Return a column with what absent cells mean, where that is not null; text that is absent everywhere is None."""
+    values = ir.column(table, declared.name)
+    if isinstance(values, Strings) or declared.kind == "text":
+        return values
+    if values is None:
+        values = np.full(ir.count(table), schema.NULLS[declared.kind], schema.DTYPES[declared.kind])
+    if declared.default is not None:
+        values = np.where(values == schema.NULLS[declared.kind], declared.default, values)
+    return values
+
+
 def take(values: Array, ids: Array) -> Array:
     """Gather by id; an absent id gives -1."""
     if not len(ids):
@@ -59,7 +71,7 @@ def _block_module(ir: "IR") -> Array:
 def _reference_module(ir: "IR") -> Array:
     references = ir.tables["references"]
     module = np.full(len(references), -1, np.int32)
-    for code in np.unique(references["table"]).tolist():
+    for code in np.flatnonzero(np.bincount(references["table"])).tolist():
         mine = references["table"] == code
         name = schema.STRUCTURAL["table"][code]
         module[mine] = ir.array(name, "module_id")[references["row"][mine]]
@@ -119,9 +131,7 @@ def _is_kernel(ir: "IR") -> Array:
         named[callee[(opcode == vocabulary.OP_NKI_KERNEL) & (callee >= 0) & (callee != caller)]] = True
     module = functions["module_id"]
     named[first_of_run(module)] = False
-    names = functions.text()
-    for row in np.flatnonzero(named).tolist():
-        named[row] = names[row] != "main"
+    named &= ~functions.text().equal("main")
     return ((functions["in_nki_functions"] == 1) | named).astype(np.int8)
 
 

@@ -37,6 +37,7 @@ CODES: dict[str, Code] = _codes(
     Code("unresolved_name", "warning", "a name that nothing in reach has; an error in a pass that needs it"),
     Code("ambiguous_name", "note", "several things have the name; one was chosen by rule R2"),
     Code("unknown_value", "warning", "a value outside a closed vocabulary; kept"),
+    Code("term_count_mismatch", "warning", "a `SumKind` says another number of terms than it has; its terms count"),
     Code("rebinding_name", "note", "a written name would resolve to another row when read back"),
     # any pass
     Code("internal_error", "error", "an unexpected exception: a defect of this library"),
@@ -91,6 +92,9 @@ CODES: dict[str, Code] = _codes(
     Code("bad_distance", "error", "a loop-carried dependency has a distance that is no integer of at least 1"),
     Code("unknown_dtype", "error", "the size of a symbolic operand's dtype is not known"),
     Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
+    # checking a run by execution
+    Code("not_equivalent", "error", "executed before and after the run, the module computes different things", fatal=False),
+    Code("not_executable", "note", "the module could not be executed, and was not checked"),
 )
 
 
@@ -239,7 +243,46 @@ class SchemaError(ArrowIRError):
 
 
 class SimulationError(ArrowIRError):
-    """The simulator met something that it cannot execute."""
+    """The simulator met something that it cannot execute, or must not.
+
+    Parameters
+    ----------
+    reason
+        What was met.
+    module, function, block, instruction, opcode
+        Where, by name.
+    step
+        The number of the executed instruction, from 1.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        module: str | None = None,
+        function: str | None = None,
+        block: str | None = None,
+        instruction: str | None = None,
+        opcode: str | None = None,
+        step: int | None = None,
+    ) -> None:
+        self.reason, self.module, self.function, self.block = reason, module, function, block
+        self.instruction, self.opcode, self.step = instruction, opcode, step
+        about = [f"instruction `{instruction}` ({opcode})"] if instruction is not None else []
+        about += [f"{what} `{name}`" for what, name in (("block", block), ("function", function)) if name is not None]
+        about += [f"step {step}"] if step is not None else []
+        where = f" ({', '.join(about)})" if about else ""
+        super().__init__(f"{module}: {reason}{where}" if module else f"{reason}{where}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _simulation_error, tuple(getattr(self, f) for f in _WHERE)
+
+
+_WHERE = ("reason", "module", "function", "block", "instruction", "opcode", "step")
+
+
+def _simulation_error(reason: str, *where: Any) -> SimulationError:
+    return SimulationError(reason, **dict(zip(_WHERE[1:], where, strict=True)))
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Diagnostic))

@@ -8,13 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arrowir import derived, schema
+from arrowir import arguments, derived, schema
 from arrowir.diagnostics import Diagnostic, OptionError
 from arrowir.store import Array, Pools, Strings, Table
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+
+def _table(name: str) -> schema.Table:
+    """Return the declaration of a table."""
+    try:
+        return schema.BY_NAME[name]
+    except (KeyError, TypeError):
+        known = ", ".join(f"`{table}`" for table in schema.BY_NAME)
+        raise OptionError(f"there is no table {name!r:.60}; the tables are {known}") from None
+
+
+def _column(table: schema.Table, name: str) -> schema.Column:
+    """Return the declaration of a column."""
+    try:
+        return table.column(name)
+    except KeyError:
+        known = ", ".join(f"`{column.name}`" for column in table.columns)
+        raise OptionError(f"table `{table.name}` has no column {name!r:.60}; it has {known}") from None
 
 
 class IR:
@@ -61,12 +79,25 @@ class IR:
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def count(self, table: str) -> int:
-        """Return the number of rows of a table."""
+        """Return the number of rows of a table.
+
+        Raises
+        ------
+        OptionError
+            If there is no table of that name.
+        """
+        _table(table)
         return self.pattern_count if table == "patterns" else len(self.tables[table])
 
     def column(self, table: str, name: str) -> Array | Strings | None:
-        """Return a stored or derived column as it is in memory; None when it is absent everywhere."""
-        declared = schema.BY_NAME[table].column(name)
+        """Return a stored or derived column as it is in memory; None when it is absent everywhere.
+
+        Raises
+        ------
+        OptionError
+            If there is no such table, or it has no such column.
+        """
+        declared = _column(_table(table), name)
         if not declared.derived:
             return self.tables[table].columns[name]
         if (table, name) not in self._computed:
@@ -88,14 +119,15 @@ class IR:
 
         Raises
         ------
-        KeyError
+        OptionError
             If there is no table of that name.
         """
-        if table not in self._frames:
-            from arrowir import arrow
+        name = _table(table).name
+        if name not in self._frames:
+            from arrowir import frames
 
-            self._frames[table] = arrow.frame(self, table)
-        return self._frames[table].clone()
+            self._frames[name] = frames.frame(self, name)
+        return self._frames[name].clone()
 
     modules = property(lambda self: self.frame("modules"), doc="One row per module.")
     functions = property(lambda self: self.frame("functions"), doc="One row per function.")
@@ -144,9 +176,15 @@ class IR:
             or String where all values are of that type (integers among floats count as floats, and the strings
             ``"inf"``, ``"-inf"`` and ``"nan"`` where other values are numbers), JSON text otherwise; null where a key
             is absent.
+
+        Raises
+        ------
+        OptionError
+            If the opcode is no text.
         """
         from arrowir import attributes
 
+        arguments.text(opcode, "`attributes`")
         return attributes.frame(self, opcode)
 
     def to_arrow(self) -> "dict[str, pa.Table]":
@@ -238,13 +276,17 @@ class IR:
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
-    def text(self, module_id: int | None = None) -> str:
-        """Return a readable listing, one line per instruction; of one module, or of all."""
+    def text(self, module_id: int | None = None, *, provenance: bool = False) -> str:
+        """Return a readable listing, one line per instruction; of one module, or of all.
+
+        With `provenance` inlined rows say which kernel and call-sites they come from (rule N16);
+        `arrowir.listing.text` says how lines are to be read.
+        """
         from arrowir import listing
 
         if module_id is not None:
             self._check_module(module_id)
-        return listing.text(self, module_id)
+        return listing.text(self, module_id, provenance=provenance)
 
     def to_json(self, module_id: int = 0, indent: int | None = None) -> bytes:
         """Return one module as a BIR JSON document (rule F1)."""

@@ -26,6 +26,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from arrowir.arguments import wrong
 from arrowir.build.bodies import Body, FunctionBuilder, QueueBuilder
 from arrowir.build.operands import (
     Axis,
@@ -89,7 +92,7 @@ class ModuleBuilder:
         Raises
         ------
         OptionError
-            If loops are nested too deeply for Python's JSON writer.
+            If loops are nested too deeply for Python's JSON writer, or a member has a value that JSON does not have.
         """
         document = record(
             {
@@ -121,9 +124,16 @@ class ModuleBuilder:
 
 def _text(document: Json) -> str:
     try:
-        return json.dumps(document)
+        return json.dumps(document, default=_number)
     except RecursionError:
         raise OptionError("the module is nested too deeply to be written; nest fewer loops") from None
+
+
+def _number(value: object) -> int | float:
+    """Return a number of numpy as one of Python."""
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
+    raise wrong("a member of a module", "text, numbers, true, false, None, and lists and maps of these", value)
 
 
 def module(arch: str | None = "gen3", **members: Any) -> ModuleBuilder:

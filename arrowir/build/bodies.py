@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from arrowir import arguments
 from arrowir.build.operands import (
     Axis,
     Edge,
@@ -25,6 +26,26 @@ from arrowir.diagnostics import OptionError
 Bindings: TypeAlias = Mapping[Any, Target] | Sequence[Tensor]
 
 _TENSOR_CLASS = {"SB": "NeuronSBTensor", "PSUM": "NeuronPSUMTensor"}
+
+
+def _operands(values: Iterable[Operand], what: str) -> list[Json]:
+    return [operand(value) for value in arguments.listed(values, f"`{what}`", "a list of operands")]
+
+
+def _edges(entries: Iterable[Edge], what: str) -> list[Any]:
+    return [edge(entry) for entry in arguments.listed(entries, f"`{what}`", "a list of edges")]
+
+
+def _pairs(entries: Iterable[Sequence[Any]], what: str) -> list[list[Any]]:
+    """Return what is said of semaphores: a semaphore and a value each; a wait may also have who updates it."""
+    most, takes = (3, " and who updates it") if what == "wait" else (2, "")
+    found = [
+        arguments.listed(e, f"`{what}`", "pairs") for e in arguments.listed(entries, f"`{what}`", "a list of pairs")
+    ]
+    for entry in found:
+        if not 2 <= len(entry) <= most:
+            raise arguments.wrong(f"`{what}`", f"pairs of a semaphore and a value{takes}", entry)
+    return found
 
 
 class Body:
@@ -95,21 +116,24 @@ class Body:
         >>> main.add("TensorScalar", [tile, 2.0], [tile], after=[memset], wait=[(3, 1, memset)]).members["sync_info"]
         {'on_wait': [{'from': 'I-1', 'id': 3, 'wait_value': 1}]}
         """
-        self._count += 1
-        waits = [record({"id": w[0], "wait_value": w[1], "from": name_of(w[2]) if len(w) > 2 else None}) for w in wait]
-        updates = [{"id": semaphore, "update_value": value} for semaphore, value in update]
+        waits = [
+            record({"id": semaphore, "wait_value": value, "from": name_of(by[0]) if by else None})
+            for semaphore, value, *by in _pairs(wait, "wait")
+        ]
+        updates = [{"id": semaphore, "update_value": value} for semaphore, value in _pairs(update, "update")]
         sync = record({"on_wait": waits or None, "on_update": updates or None})
+        self._count += 1
         made = record(
             {
                 "name": name if name is not None else f"I-{self._count}",
                 "opcode": opcode,
                 "engine": engine,
-                "ins": [operand(value) for value in ins],
-                "outs": [operand(value) for value in outs],
-                "indirection_ins": None if indirection is None else [operand(value) for value in indirection],
-                "dependencies": [edge(entry) for entry in after] or None,
-                "loop_carried_dependencies": [edge(entry) for entry in carried] or None,
-                "unroll_dependencies": [edge(entry) for entry in unroll] or None,
+                "ins": _operands(ins, "ins"),
+                "outs": _operands(outs, "outs"),
+                "indirection_ins": None if indirection is None else _operands(indirection, "indirection"),
+                "dependencies": _edges(after, "after") or None,
+                "loop_carried_dependencies": _edges(carried, "carried") or None,
+                "unroll_dependencies": _edges(unroll, "unroll") or None,
                 "sync_info": sync or None,
                 **{key: plain(value) for key, value in members.items()},
             }
@@ -273,8 +297,14 @@ class FunctionBuilder(Body):
         OptionError
             If the dtype is unknown, or the shape is empty.
         """
+        shape = arguments.listed(shape, f"the shape of `{name}`", "a list of integers")
         if not shape:
             raise OptionError(f"`{name}` has no dimensions; a shape needs one at least")
+        if any(type(extent) is not int for extent in shape):
+            raise arguments.wrong(f"the shape of `{name}`", "a list of integers", shape)
+        arguments.text(memory, "a memory type")
+        for key in arguments.typed(set_members or {}, Mapping, "`set_members`", "members by name"):
+            arguments.text(key, "the name of a member")
         tensor = Tensor(name, set_name if set_name is not None else f"{name}_set", memory, tuple(shape), dtype)
         self.allocations.append(
             record(
@@ -326,6 +356,7 @@ class FunctionBuilder(Body):
         OptionError
             If the tensor is not of this function.
         """
+        arguments.typed(tensor, Tensor, "`place`", "a tensor")
         owner = next((a for a in reversed(self.allocations) if a["name"] == tensor.set_name), None)
         if owner is None:
             raise OptionError(f"function `{self.name}` has no set `{tensor.set_name}`; add the tensor to it first")
@@ -363,6 +394,8 @@ class FunctionBuilder(Body):
         members
             As for `Body.add`.
         """
+        for tensor in arguments.listed(scratch, "`scratch`", "a list of tensors"):
+            arguments.typed(tensor, Tensor, "`scratch`", "a list of tensors")
         sb = [tensor for tensor in scratch if tensor.memory == "SB"]
         psum = [tensor for tensor in scratch if tensor.memory == "PSUM"]
         shapes: Json = {
@@ -371,7 +404,8 @@ class FunctionBuilder(Body):
         }
 
         def tensors(given: Bindings) -> list[Tensor]:
-            actuals = given.values() if isinstance(given, Mapping) else given
+            takes = "a map from formal to actual, or a list of tensors"
+            actuals = given.values() if isinstance(given, Mapping) else arguments.listed(given, "an argument", takes)
             return [actual for actual in actuals if isinstance(actual, Tensor)]
 
         def names(given: Bindings) -> dict[str, str] | None:

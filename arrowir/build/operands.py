@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from arrowir import vocabulary
+from arrowir import arguments, vocabulary
 from arrowir.diagnostics import OptionError
 
 Json: TypeAlias = dict[str, Any]
@@ -18,6 +18,7 @@ def record(members: Mapping[str, Any]) -> Json:
 
 
 def _item_bytes(dtype: str) -> int:
+    arguments.text(dtype, "a dtype")
     code = vocabulary.DTYPES.code(dtype)
     if code < 0:
         known = ", ".join(vocabulary.DTYPES.values)
@@ -190,6 +191,7 @@ class Tensor:
 
     def via(self, register: Register, pattern: Pattern | None = None, dtype: str | None = None, **members: Any) -> Json:
         """Return an operand whose address stands in a register (`register_ap`)."""
+        arguments.typed(register, Register, "`via`", "a register")
         dtype = dtype or self.dtype
         return record(
             {
@@ -204,7 +206,10 @@ class Tensor:
 
     def _pattern(self, pattern: Pattern | None, dtype: str) -> list[list[int]]:
         if pattern is not None:
-            return [list(pair) for pair in pattern]
+            takes = "pairs of step and num"
+            return [
+                arguments.listed(pair, "a pattern", takes) for pair in arguments.listed(pattern, "a pattern", takes)
+            ]
         pitch = self.bytes // _item_bytes(dtype)
         return [[pitch, self.shape[0]], [1, pitch]]
 
@@ -215,7 +220,11 @@ class Tensor:
         pattern: list[list[int]] = []
         offset = 0
         for place, extent in enumerate(self.shape):
-            k = keys[place] if place < len(keys) else slice(None)
+            k: Any = keys[place] if place < len(keys) else slice(None)
+            if any(
+                type(n) is not int for n in ((k.start or 0, k.stop or 0, k.step or 1) if isinstance(k, slice) else (k,))
+            ):
+                raise arguments.wrong(f"index {place} of `{self.name}`", "an integer or a slice of integers", k)
             chosen = range(extent)[k] if isinstance(k, slice) else range(extent)[k % extent : k % extent + 1]
             if not chosen or not (isinstance(k, slice) or -extent <= k < extent):
                 raise OptionError(f"index {place} of `{self.name}` is outside of its {extent} elements")
@@ -286,12 +295,15 @@ def operand(value: Operand) -> Json:
 
 def name_of(value: Target) -> str:
     """Return the name of a thing, and a name as it is."""
-    return value if isinstance(value, str) else value.name
+    name = getattr(value, "name", value)
+    return arguments.typed(name, str, "a reference", "a name, or something that has one")
 
 
 def edge(entry: Edge) -> Any:
     """Return an edge: a bare name, or the list that begins with one."""
     if isinstance(entry, Sequence) and not isinstance(entry, str):
+        if not entry:
+            raise arguments.wrong("an edge", "a name, or a list that begins with one", entry)
         return [name_of(entry[0]), *plain(entry[1:])]
     return name_of(entry)
 

@@ -1,17 +1,20 @@
-"""What the command prints: answers to standard output, everything else to standard error."""
+"""What the command prints: answers to standard output, everything else to standard error.
+
+`arrowir --help` imports this, and so nothing here imports more than it needs.
+"""
 
 import io
-import json
 import math
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, TextIO
+
     from arrowir.diagnostics import Diagnostic
 
 SHOWN = 10
@@ -25,7 +28,7 @@ _SEVERITIES = ("error", "warning", "note")
 
 
 class UsageError(Exception):
-    """The command cannot do what it is asked for: exit code 2."""
+    """The command cannot do what it is asked for: exit code 2; the arguments are the lines that say why."""
 
 
 class AnswerError(Exception):
@@ -81,12 +84,14 @@ def line(text: str, *, severity: str = "") -> None:
         pass
 
 
-def error(text: str) -> None:
-    """Write an error that is about no module."""
+def error(text: str, *more: str) -> None:
+    """Write an error that is about no module, in one line or several."""
     line(f"error: {text}", severity="error")
+    for following in more:
+        line(following)
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: "TextIO") -> bool:
     """Tell whether people look at a stream."""
     try:
         return stream.isatty()
@@ -107,12 +112,14 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def dump(value: Any) -> str:
+def dump(value: object) -> str:
     """Return an answer as JSON text: ASCII, and strings for numbers that JSON does not have."""
+    import json
+
     return json.dumps(_finite(value), indent=2, default=str) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: "Any") -> "Any":
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -219,6 +226,8 @@ class Progress:
     """A progress bar on standard error, if that is a terminal, rich is installed, and the work lasts over a second."""
 
     def __init__(self, *, quiet: bool = False) -> None:
+        import threading
+
         self._wanted = not quiet and is_terminal(sys.stderr)
         self._bar: Any = None
         self._task: Any = None
@@ -228,13 +237,15 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if self._wanted:
+            import threading
+
             self._timer = threading.Timer(PATIENCE, self._start)
             self._timer.daemon = True
             self._timer.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: "type[BaseException] | None", error: BaseException | None, where: "TracebackType | None"
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -4,6 +4,7 @@ import argparse
 
 from arrowir.cli import console, inputs, outputs
 from arrowir.cli.outputs import Output
+from arrowir.formats import bir_json
 
 
 def convert(arguments: argparse.Namespace) -> int:
@@ -16,14 +17,13 @@ def convert(arguments: argparse.Namespace) -> int:
         output.check_inputs(given)
         progress.at("writing", 0, 1)
         with outputs.writing(arguments.output):
-            output.write(given.ir)
-    names = given.ir.tables["modules"].text().tolist()
-    written = list(map(str, output.json_paths(given.ir))) if output.json is not None and names else []
-    pool, source = given.ir.pools.names.texts, given.ir.tables["modules"]["source"].tolist()
+            stale = output.write(given.ir, given)
+    names, read_from = bir_json.names_and_sources(given.ir)
+    written = list(map(str, output.json_files(given)[0])) if output.json is not None else []
     modules: list[dict[str, object]] = [
         {
             "name": name,
-            "source": pool[source[m]] if source[m] >= 0 else None,
+            "source": read_from[m],
             "status": "converted",
             "output": written[m] if written else str(output.root),
         }
@@ -34,5 +34,7 @@ def convert(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         target = written[0] if len(written) == 1 else str(output.root)
         console.line(f"wrote {console.counted(len(names), 'module')} to {target}" if names else "wrote nothing")
+    if not arguments.quiet:
+        outputs.report_stale(stale)
     console.report(given.messages, quiet=arguments.quiet)
     return 1 if given.failures else 0

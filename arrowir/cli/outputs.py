@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arrowir.cli import console
 from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
 from arrowir.diagnostics import ArrowIRError
-from arrowir.formats import targets
+from arrowir.formats import bir_json, targets
+from arrowir.formats.folders import is_dataset
 from arrowir.formats.reading import SUFFIXES, Source
 from arrowir.ir import IR
 
@@ -79,8 +81,8 @@ class Output:
         UsageError
             If a file to write is an input, or one of the data sets, read or written, lies within the other.
         """
-        read = {os.path.realpath(source.path): source for source in given.sources}
-        for path in self.json_paths(given.ir) if self.json is not None else []:
+        read = _real(given)
+        for path in self.json_files(given)[0] if self.json is not None else []:
             source = read.get(os.path.realpath(path))
             if source is not None:
                 raise UsageError(f"`{path}` would overwrite the input `{source.path}`; choose another OUT")
@@ -92,33 +94,82 @@ class Output:
             if there == where or (source.kind == "parquet" and there.is_relative_to(where)):
                 raise UsageError(f"OUT `{self.root}` is the input `{source.path}`, or within it; choose another OUT")
 
-    def json_paths(self, ir: IR) -> list[Path]:
-        """Return the JSON file of each module."""
+    def json_files(self, given: Inputs) -> tuple[list[Path], list[Path]]:
+        """Return the JSON file of each module, and those that inputs which could not be read would have had.
+
+        All are named together: what a module's file is called does not depend on which of the others could be read.
+        """
         assert self.json is not None
-        if self.is_file(ir):
-            return [self.json]
-        modules = ir.tables["modules"]
-        sources = [ir.pools.names[i] if i >= 0 else None for i in modules["source"].tolist()]
-        return [self.json / f"{stem}.json" for stem in targets.stems(modules.text().tolist(), sources)]
+        names, sources = bir_json.names_and_sources(given.ir)
+        if self.is_file(given):
+            return [self.json] * len(names), []
+        unread = [failure for failure in given.failures if failure.source.kind == "json"]
+        for failure in reversed(unread):
+            names.insert(failure.place, failure.name)
+            sources.insert(failure.place, failure.source.path)
+        failed = {failure.place + number for number, failure in enumerate(unread)}
+        files: tuple[list[Path], list[Path]] = [], []
+        for place, stem in enumerate(targets.stems(names, sources)):
+            files[place in failed].append(self.json / f"{stem}.json")
+        return files
 
-    def is_file(self, ir: IR) -> bool:
+    def is_file(self, given: Inputs) -> bool:
         """Tell whether the JSON place is the file of the one module."""
-        return self.single and self.json is not None and len(ir) == 1 and targets.is_file_name(self.json)
+        alone = len(given.sources) == 1 and len(given.ir) <= 1
+        return self.single and self.json is not None and alone and targets.is_file_name(self.json)
 
-    def write(self, ir: IR, **about: "pl.DataFrame") -> None:
-        """Write the modules, and tables about a run beside them."""
-        from arrowir.formats.parquet import write_frame, write_parquet
+    def write(self, ir: IR, given: Inputs, **about: "pl.DataFrame") -> list[Path]:
+        """Write the modules, and tables about a run beside them.
 
-        if self.json is not None and len(ir):
-            if not self.is_file(ir):  # a folder, whatever its name looks like
+        Parameters
+        ----------
+        ir
+            What became of the modules that were given.
+        given
+            What was read. Where an earlier run wrote a file for an input that cannot be read now, the file is set
+            aside, with `.stale` behind its name: it is not what this run made.
+        about
+            Tables by the name of their file.
+
+        Returns
+        -------
+        list of Path
+            The files of an earlier run that were set aside.
+        """
+        stale: list[Path] = []
+        if self.json is not None:
+            files, lost = self.json_files(given)
+            if files and not self.is_file(given):  # a folder, whatever its name looks like
                 self.json.mkdir(parents=True, exist_ok=True)
-            ir.write_json(self.json)
-        within = self.parquet == self.root and len(ir) > 0
-        if self.parquet is not None and len(ir):
-            write_parquet(ir, self.parquet, **(about if within else {}))
-        if not within:
+            bir_json.write_files(ir, files)
+            inputs = _real(given)
+            stale = [path for path in lost if path.is_file() and os.path.realpath(path) not in inputs]
+            for path in stale:
+                path.replace(_aside(path))
+        within = self.parquet is not None and (len(ir) > 0 or is_dataset(self.parquet))
+        if self.parquet is not None and within:
+            from arrowir.formats.parquet import write_parquet
+
+            write_parquet(ir, self.parquet, **(about if self.parquet == self.root else {}))
+        if not (within and self.parquet == self.root):
             for name, frame in about.items():
-                write_frame(frame, self.root / f"{name}.parquet")
+                targets.write_frame(frame, self.root / f"{name}.parquet")
+        return stale
+
+
+def report_stale(paths: Sequence[Path]) -> None:
+    """Say which files of an earlier run were set aside."""
+    for path in paths:
+        console.line(f"moved `{path}` of an earlier run to `{_aside(path).name}`: its input cannot be read now")
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.stale")
+
+
+def _real(given: Inputs) -> dict[str, Source]:
+    """Return the inputs by their real paths."""
+    return {os.path.realpath(source.path): source for source in given.sources}
 
 
 @contextmanager

@@ -1,34 +1,46 @@
-"""What the command line accepts."""
+"""What the command line accepts. Nothing is imported that `--help` does not need."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 HELP = """\
 Neuron backend IR as Arrow tables: read modules, transform them, query them.
 
 INPUT is a BIR JSON file (also .gz or .zst), a glob, a directory of such files, or a Parquet data set directory.
-Exit codes: 0 done, 1 a module failed or there is an error, 2 wrong usage.
+Exit codes: 0 done, 1 a module failed, there is an error, or `diff` found a difference, 2 wrong usage.
 """
 
 EPILOG = "ARROWIR_LOG=info in the environment shows the log lines of the passes."
 
 
-class Command(NamedTuple):
-    """One command."""
+class Command:
+    """One command.
 
-    summary: str
-    handler: tuple[str, str]
-    """Module below `arrowir.cli`, and function."""
-    build: Callable[[argparse.ArgumentParser], None]
+    Parameters
+    ----------
+    summary
+        What it does, in a line.
+    handler
+        Module below `arrowir.cli`, and function.
+    build
+        Adds its arguments to a parser.
+    """
+
+    def __init__(
+        self, summary: str, handler: tuple[str, str], build: Callable[[argparse.ArgumentParser], None]
+    ) -> None:
+        self.summary, self.handler, self.build = summary, handler, build
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line and a hint."""
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str) -> "NoReturn":
         self.exit(2, f"{self.prog}: error: {message}\nsee `{self.prog} --help`\n")
 
 
@@ -44,7 +56,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _explain(argv: list[str]) -> NoReturn:
+def _explain(argv: list[str]) -> "NoReturn":
     """Answer arguments that do not begin with a command: help, the version, or a complaint."""
     listed = "\n".join(f"  {name:10} {command.summary}" for name, command in COMMANDS.items())
     top = _Parser(
@@ -137,7 +149,19 @@ def _info(parser: argparse.ArgumentParser) -> None:
 
 def _print(parser: argparse.ArgumentParser) -> None:
     _inputs(parser)
+    parser.add_argument(
+        "--provenance",
+        action="store_true",
+        help="say of inlined rows which kernel and call-sites they come from; JSON files do not know",
+    )
     _quiet(parser)
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", metavar="BEFORE", help="file, glob, directory or data set")
+    parser.add_argument("after", metavar="AFTER", help="what is compared with it: modules by name, others in order")
+    _quiet(parser)
+    _json(parser)
 
 
 def _passes(parser: argparse.ArgumentParser) -> None:
@@ -151,12 +175,44 @@ def _sql(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _simulate(parser: argparse.ArgumentParser) -> None:
+    _inputs(parser)
+    add = parser.add_argument
+    add(
+        "--input",
+        action="append",
+        nargs="+",
+        default=[],
+        type=_input,
+        metavar="NAME=FILE.npy",
+        help="content of an input, or of another location, at the start; INPUT has to stand before it",
+    )
+    add("-o", "--output", required=True, metavar="DIR", help="folder for the outputs, a .npy file each")
+    add("--function", metavar="NAME", help="default: `main`, else the first function that is no kernel")
+    add("--shard-id", type=int, default=0, metavar="N", help="value of the shard in expressions")
+    add("--nan", choices=("allow", "raise"), default="allow", help="`raise`: writing a NaN is an error")
+    add("--max-steps", type=_steps, metavar="N", help="stop with an error after so many instructions")
+    add(
+        "--reading",
+        action="append",
+        default=[],
+        type=_reading,
+        metavar="CASE=CHOICE",
+        help="what to do in a case that the semantics leave open; the error about it names case and choices",
+    )
+    add("--trace", action="store_true", help="write `trace.parquet` too: a row for each executed instruction")
+    _quiet(parser)
+    _json(parser)
+
+
 COMMANDS: dict[str, Command] = {
     "run": Command("run a pipeline of passes over modules", ("run", "run"), _run),
     "convert": Command("write modules in another format", ("convert", "convert"), _convert),
     "print": Command("print a readable listing", ("show", "print_text"), _print),
     "info": Command("count what is in each module", ("info", "info"), _info),
+    "diff": Command("say how modules differ; exit code 1 when they do", ("diff", "diff"), _diff),
     "sql": Command("query the tables with DuckDB", ("show", "sql"), _sql),
+    "simulate": Command("run modules on arrays", ("simulate", "simulate"), _simulate),
     "passes": Command("list the registered passes, their options and defaults", ("show", "passes"), _passes),
 }
 
@@ -177,12 +233,20 @@ def _formats(text: str) -> tuple[str, ...]:
 
 
 def _jobs(text: str) -> int:
+    return _at_least_1(text, "workers")
+
+
+def _steps(text: str) -> int:
+    return _at_least_1(text, "instructions")
+
+
+def _at_least_1(text: str, what: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of workers: it must be at least 1")
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of {what}: it must be at least 1")
     return number
 
 
@@ -201,8 +265,31 @@ def _setting(text: str) -> tuple[str, str, object]:
     return name, option, setting_value(value.strip())
 
 
+def _input(text: str) -> tuple[str, str]:
+    """Take an input apart.
+
+    Examples
+    --------
+    >>> _input("a=x/a=b.npy")
+    ('a', 'x/a=b.npy')
+    """
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"`{text}` is no input: write NAME=FILE.npy")
+    return name, path
+
+
+def _reading(text: str) -> tuple[str, str]:
+    name, equals, choice = text.partition("=")
+    if not (name and equals and choice):
+        raise argparse.ArgumentTypeError(f"`{text}` is no reading: write CASE=CHOICE")
+    return name, choice
+
+
 def setting_value(text: str) -> object:
     """Return the value of a setting: JSON, or else the text itself; `none` is null."""
+    import json
+
     if text == "none":
         return None
     try:

@@ -10,6 +10,7 @@ from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
 from arrowir.cli.outputs import Output
 from arrowir.diagnostics import table
+from arrowir.formats import bir_json
 from arrowir.ir import IR
 from arrowir.passes import pipeline
 from arrowir.passes.base import FAILED, STATUS
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         diagnostics, rows = table(messages), result.steps
         progress.at("writing", 0, 1)
         with outputs.writing(arguments.output):
-            output.write(result.ir, diagnostics=diagnostics, steps=rows)
+            stale = output.write(result.ir, given, diagnostics=diagnostics, steps=rows)
     modules = inputs.interleaved(given, summary(given, result))
     if arguments.json:
         console.answer(
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif not arguments.quiet:
         show(modules)
+    if not arguments.quiet:
+        outputs.report_stale(stale)
     console.report(messages, quiet=arguments.quiet, details=str(output.root / "diagnostics.parquet"))
     return 1 if any(m.severity == "error" for m in messages) or (result.codes == FAILED).any() else 0
 
@@ -76,12 +79,11 @@ def summary(given: Inputs, result: RunResult) -> list[dict[str, Any]]:
     before, after = pipeline.rows_per_module(given.ir), pipeline.rows_per_module(result.ir)
     inlined = after["call_chains"] - before["call_chains"]
     reserved = reserved_bytes(result.ir) - reserved_bytes(given.ir)
-    names = given.ir.tables["modules"].text().tolist()
-    pool, source = given.ir.pools.names.texts, given.ir.tables["modules"]["source"].tolist()
+    names, sources = bir_json.names_and_sources(given.ir)
     return [
         {
             "name": name,
-            "source": pool[source[m]] if source[m] >= 0 else None,
+            "source": sources[m],
             "status": STATUS[int(result.codes[m])],
             "instructions_before": int(before["instructions"][m]),
             "instructions_after": int(after["instructions"][m]),

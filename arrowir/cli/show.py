@@ -4,17 +4,19 @@ import argparse
 from dataclasses import MISSING
 from typing import Any
 
-from arrowir.cli import console, inputs
+from arrowir.cli import console
 from arrowir.cli.console import UsageError
 from arrowir.diagnostics import ArrowIRError
 
 
 def print_text(arguments: argparse.Namespace) -> int:
     """Print the readable listing of each module."""
+    from arrowir.cli import inputs
+
     with console.Progress(quiet=arguments.quiet) as progress:
         given = inputs.load(inputs.find(arguments.inputs), progress)
     for module in range(len(given.ir)):
-        text = given.ir.text(module)
+        text = given.ir.text(module, provenance=arguments.provenance)
         console.answer(text if text.endswith("\n") else text + "\n")
     console.report(given.messages, quiet=arguments.quiet)
     return 1 if given.failures else 0
@@ -22,13 +24,16 @@ def print_text(arguments: argparse.Namespace) -> int:
 
 def sql(arguments: argparse.Namespace) -> int:
     """Print the answer to a query over all modules."""
+    from arrowir.cli import inputs
+
     with console.Progress(quiet=arguments.quiet) as progress:
         given = inputs.load(inputs.find(arguments.inputs), progress)
         progress.at("query", 0, 1)
         try:
             frame = given.ir.sql(arguments.query)
         except ArrowIRError as error:
-            raise UsageError(str(error)) from None
+            # Lines of the query, and a mark below what is wrong in them.
+            raise UsageError(*filter(str.strip, str(error).split("\n"))) from None
     if arguments.json:
         console.answer(console.dump({"columns": frame.columns, "rows": frame.to_dicts()}))
     else:

@@ -20,6 +20,7 @@ from arrowir.store import Strings, Table
 if TYPE_CHECKING:
     import polars as pl
 
+    from arrowir.analyse.diff import Diff
     from arrowir.ir import IR
     from arrowir.passes.base import PassResult
     from arrowir.passes.pipeline import RunResult
@@ -95,6 +96,24 @@ def run_result(result: "RunResult") -> str:
         rows.append((step.order, step.name, *counts, f"{grown:+,}" if grown else "0"))
     steps = _table("passes", ("order", "pass", *STATUS, "instructions"), rows)
     return _document(f"run: {_statuses(result.codes)}", [steps, _said(result.messages)]) + _folded(result.ir)
+
+
+def diff(found: "Diff") -> str:
+    """Return what a notebook shows of the difference of two batches: the first modules that differ, a line each kind.
+
+    Parameters
+    ----------
+    found
+        The difference.
+    """
+    from arrowir.analyse import telling
+
+    title = telling.title(found)
+    tables: list[str] = []
+    for name, lines in telling.told(found):
+        rows: list[Sequence[Cell]] = [(table, line) for table, line in lines]
+        tables.append(_table(name, ("table", "difference"), rows))
+    return _document(title, tables)
 
 
 def diagnostics(df: "pl.DataFrame") -> str:

@@ -6,19 +6,22 @@ This is the reference reader: plain Python over parsed JSON.
 import gc
 import os
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from arrowir import diagnostics
-from arrowir.diagnostics import Diagnostic, FormatError
+from arrowir import arguments, diagnostics
+from arrowir.diagnostics import Diagnostic, FormatError, OptionError
 from arrowir.formats import assemble, content, json_text, targets
 from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.findings import About, report, report_duplicates, report_values
-from arrowir.formats.json_writer import JsonWriter
 from arrowir.formats.values import Wrong
 from arrowir.ir import IR
 from arrowir.store import Pools
+
+if TYPE_CHECKING:
+    from arrowir.formats.json_writer import JsonWriter
 
 Source = str | os.PathLike[str] | bytes
 
@@ -48,6 +51,8 @@ def read_json(source: Source, *, name: str | None = None, strict: bool = False) 
     ------
     FormatError
         If it is not a BIR module, or a known member has a wrong value, with byte offset or JSON path.
+    OptionError
+        If the source is neither a path nor bytes, or the name no text.
 
     Notes
     -----
@@ -59,7 +64,9 @@ def read_json(source: Source, *, name: str | None = None, strict: bool = False) 
     >>> ir.modules["arch"].to_list()
     ['gen3']
     """
-    item = source if name is None else (name, source)
+    if not isinstance(source, bytes):
+        source = arguments.path(source, "`read_json`")
+    item = source if name is None else (arguments.text(name, "`name`"), source)
     return read_documents([item], strict=True)[0]
 
 
@@ -98,7 +105,7 @@ def read_documents(
     begins = dict.fromkeys(assemble.schema.STORED, 0)
     for item in sources:
         name, source = item if isinstance(item, tuple) else (None, item)
-        path = None if isinstance(source, bytes) else os.fsencode(source).decode(errors="replace")
+        path = None if isinstance(source, bytes) else content.shown(os.fspath(source))
         module = name if name is not None else "document" if path is None else stem(path)
         try:
             # The parsed tree is gone when the collector comes back: it would walk all of it.
@@ -189,8 +196,8 @@ def to_json(ir: IR, module_id: int = 0, indent: int | None = None) -> bytes:
 
     Raises
     ------
-    IndexError
-        If there is no such module.
+    OptionError
+        If there is no such module, or `indent` is no number of spaces.
 
     Notes
     -----
@@ -202,11 +209,17 @@ def to_json(ir: IR, module_id: int = 0, indent: int | None = None) -> bytes:
     b'{"version":2,"functions":[],"more":1.50}'
     """
     if not 0 <= module_id < len(ir):
-        raise IndexError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")
-    return _encoded(JsonWriter(ir), module_id, indent)
+        raise OptionError(f"module ids go from 0 to {len(ir) - 1}, got {module_id}")
+    return _encoded(_writer(ir), module_id, arguments.indent(indent))
 
 
-def _encoded(writer: JsonWriter, module_id: int, indent: int | None) -> bytes:
+def _writer(ir: IR) -> "JsonWriter":
+    from arrowir.formats.json_writer import JsonWriter
+
+    return JsonWriter(ir)
+
+
+def _encoded(writer: "JsonWriter", module_id: int, indent: int | None) -> bytes:
     with _no_collector():
         text = writer.text(module_id)
     return (text if indent is None else json_text.indented(text, indent)).encode()
@@ -235,6 +248,8 @@ def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) 
     ------
     ArrowIRError
         If a file cannot be written.
+    OptionError
+        If `path` is no path, or `indent` no number of spaces.
 
     Notes
     -----
@@ -248,14 +263,24 @@ def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) 
     >>> [Path(file).name for file in files]
     ['empty.json']
     """
-    if len(ir) == 1 and targets.is_file_name(path):
-        files = [Path(path)]
+    folder = Path(arguments.path(path, "`write_json`"))
+    indent = arguments.indent(indent)
+    if len(ir) == 1 and targets.is_file_name(folder):
+        files = [folder]
     else:
-        modules = ir.tables["modules"]
-        names = ir.pools.names.texts
-        sources = [names[i] if i >= 0 else None for i in modules["source"].tolist()]
-        files = [Path(path) / f"{stem}.json" for stem in targets.stems(modules.text().tolist(), sources)]
-    writer = JsonWriter(ir)
+        files = [folder / f"{stem}.json" for stem in targets.stems(*names_and_sources(ir))]
+    write_files(ir, files, indent)
+    return [str(file) for file in files]
+
+
+def write_files(ir: IR, files: Sequence[Path], indent: int | None = None) -> None:
+    """Write each module of a batch to the file of its place (rule F5)."""
+    writer = _writer(ir)
     for module_id, file in enumerate(files):
         targets.write_whole(file, content.pack(_encoded(writer, module_id, indent), file.name))
-    return [str(file) for file in files]
+
+
+def names_and_sources(ir: IR) -> tuple[list[str], list[str | None]]:
+    """Return the name of each module, and the path that it was read from."""
+    modules, pool = ir.tables["modules"], ir.pools.names.texts
+    return modules.text().tolist(), [pool[i] if i >= 0 else None for i in modules["source"].tolist()]

@@ -300,6 +300,9 @@ class BirReader:
                 if key in children and isinstance(obj[key], dict):
                     axes = self.inside(key, self._axis, obj[key], number, unit, block.axes, axes)
         self.append("instructions", row)
+        if self.members.miscounts:
+            self.findings.add_miscounts(unit.function, number, self.members.miscounts)
+            self.members.miscounts.clear()
         if nested:
             if block.depth == MAX_NESTED_BLOCKS:
                 raise Wrong("blocks", f"blocks nest deeper than {MAX_NESTED_BLOCKS:,} levels")
@@ -490,6 +493,7 @@ class BirReader:
                 edge = self.members.codes_of("edge_kind").of(rest[0], "[1]", numbers=True)
             text = Text(expressions=True)
             text.add(rest, "")
+            self.members.miscounts += text.miscounts
             extra = self.pools.extras.intern("".join(text.parts))
             found = self._rests[content] = extra, edge, tuple(text.references)
         return name, found

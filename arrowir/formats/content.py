@@ -1,8 +1,6 @@
 """From a file or bytes to text: what kind of content it is, unpacked, decoded (rule F2)."""
 
-import gzip
 import os
-import zlib
 from pathlib import Path
 
 from arrowir.diagnostics import FormatError
@@ -19,6 +17,15 @@ _FOREIGN: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfe", "UTF-16 text; convert it to UTF-8"),
     (b"\xfe\xff", "UTF-16 text; convert it to UTF-8"),
 )  # fmt: skip
+
+
+def shown(path: str) -> str:
+    """Return a path as text: what of a name is no UTF-8 is replaced."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # no file can have such a name
+        name = path.encode(errors="replace")
+    return name.decode(errors="replace")
 
 
 def read_bytes(source: str | os.PathLike[str] | bytes, path: str | None = None) -> bytes:
@@ -61,6 +68,9 @@ def read_bytes(source: str | os.PathLike[str] | bytes, path: str | None = None) 
 
 
 def _unpack_gzip(data: bytes, path: str | None) -> bytes:
+    import gzip
+    import zlib
+
     try:
         return gzip.decompress(data)
     except EOFError:
@@ -84,6 +94,8 @@ def _unpack_zstd(data: bytes, path: str | None) -> bytes:
 def pack(data: bytes, path: str) -> bytes:
     """Pack bytes as the name of the file says: `.gz`, `.zst`, or not at all; equal bytes give equal bytes."""
     if path.endswith(".gz"):
+        import gzip
+
         return gzip.compress(data, mtime=0)
     if path.endswith(".zst"):
         import pyarrow as pa

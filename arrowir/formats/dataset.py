@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
 import time
@@ -23,14 +22,12 @@ from typing import Any
 
 from arrowir import schema
 from arrowir.diagnostics import FormatError
+from arrowir.formats.folders import MANIFEST, aside
 
 try:
     import fcntl
 except ImportError:  # no such locks on Windows: leftovers stay
     fcntl = None
-
-MANIFEST = "_manifest.json"
-"""Name of the manifest within the folder."""
 
 DIAGNOSTICS = "diagnostics"
 """The table of what was noticed when the batch was read; it has no columns in memory."""
@@ -132,7 +129,7 @@ def load(folder: Path) -> Manifest:
     except FileNotFoundError:
         what = f"no data set: `{MANIFEST}` is missing, which a write puts there last; write the data set again"
         raise FormatError(what, path=str(folder)) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise FormatError(f"cannot be read: {reason(error)}", path=str(path)) from None
     try:
         content = json.loads(text)
@@ -172,6 +169,29 @@ def _manifest(content: dict[str, Any]) -> Manifest:
     return Manifest(content["schema_version"], content["version"], tuple(content["history"]), tuple(parts))
 
 
+def check_parts(folder: Path, manifest: Manifest) -> None:
+    """Refuse part files that the manifest does not name: other tools would read their rows, and this one would not.
+
+    Parameters
+    ----------
+    folder
+        The data set.
+    manifest
+        Its manifest.
+
+    Raises
+    ------
+    FormatError
+        If there is such a file.
+    """
+    named = {file.path for part in manifest.parts for file in part.files.values()}
+    for table in TABLES:
+        for path in sorted((folder / table).glob("*.parquet")):
+            if f"{table}/{path.name}" not in named and not path.name.startswith("."):
+                what = f"is no part of the data set: `{MANIFEST}` does not name it; move it away, or read it by itself"
+                raise FormatError(what, path=str(path))
+
+
 def content_of(folder: Path, file: File) -> bytes:
     """Return the bytes of a file of the data set, checked against the manifest.
 
@@ -207,12 +227,6 @@ def content_of(folder: Path, file: File) -> bytes:
             path=str(path),
         )
     return data
-
-
-def is_dataset(path: Path) -> bool:
-    """Tell whether a path is a data set, or what is left of one."""
-    folder = locate(path)
-    return (folder / MANIFEST).is_file() or next((folder / "modules").glob("part-*.parquet"), None) is not None
 
 
 # -- replacing a folder at once ------------------------------------------------------------------------------
@@ -252,24 +266,18 @@ def publish(directory: Path, fill: Callable[[Path], None]) -> None:
             )
 
 
-def locate(directory: Path) -> Path:
-    """Return the folder, or where an interrupted replacement set it aside while nothing stands in its place."""
-    aside = _aside(Path(os.path.realpath(directory)))
-    return aside if not directory.exists() and (aside / MANIFEST).is_file() else directory
-
-
 @contextmanager
 def writing(path: Path) -> Generator[None]:
     """Turn what the operating system refuses into an error that names the path."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that has a NUL in it, or is not UTF-8
         raise FormatError(f"cannot be written: {reason(error)}", path=str(path)) from error
 
 
-def reason(error: OSError) -> str:
+def reason(error: OSError | ValueError) -> str:
     """Return why the operating system refused, in a few words."""
-    text = os.strerror(error.errno) if error.errno else str(error)
+    text = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     return text[:1].lower() + text[1:]
 
 
@@ -343,16 +351,16 @@ def _publish_beside(target: Path, fill: Callable[[Path], None]) -> None:
             if (target / name).exists() and not (scratch / name).exists():
                 shutil.copy2(target / name, scratch / name)
         if not exchange(scratch, target):
-            aside = _aside(target)
-            target.rename(aside)
+            old = aside(target)
+            target.rename(old)
             scratch.rename(target)
-            aside.rename(scratch)
+            old.rename(scratch)
 
 
 @contextmanager
 def _scratch(target: Path) -> Generator[Path]:
     """Make a locked folder beside the target, and remove whatever has its name in the end."""
-    token = secrets.token_hex(4)
+    token = os.urandom(4).hex()
     new = target.parent / f".{target.name}.{token}.new"
     scratch = target.parent / f".{target.name}.{token}.tmp"
     new.mkdir()
@@ -400,18 +408,14 @@ def _lock(folder: Path) -> int | None:
     return descriptor
 
 
-def _aside(target: Path) -> Path:
-    return target.parent / f".{target.name}.aside"
-
-
 def _restore(target: Path) -> None:
     """Finish or undo a replacement that was interrupted between its two steps."""
-    aside = _aside(target)
-    if (aside / MANIFEST).is_file():
+    old = aside(target)
+    if (old / MANIFEST).is_file():
         if target.exists():
-            shutil.rmtree(aside)
+            shutil.rmtree(old)
         else:
-            aside.rename(target)
+            old.rename(target)
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -24,6 +24,8 @@ class Findings:
     """Collects what is to be said about one module; ids are those within it."""
 
     unresolved: dict[tuple[int, str], _Use] = field(default_factory=dict[tuple[int, str], _Use])
+    miscounts: dict[int, tuple[int, str, int]] = field(default_factory=dict[int, tuple[int, str, int]])
+    """By function: an instruction, what is wrong in it, and how many more there are."""
     ambiguous: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict[tuple[int, str], tuple[str, int]])
 
     def add_unresolved(self, function: int, kind: str, name: str, place: tuple[str, int]) -> None:
@@ -34,6 +36,11 @@ class Findings:
             use.kinds.append(kind)
         if place not in use.places[-1:]:
             use.places.append(place)
+
+    def add_miscounts(self, function: int, instruction: int, found: list[str]) -> None:
+        """Keep the first wrong number of terms of a function, and count the others."""
+        first, text, more = self.miscounts.get(function, (instruction, found[0], -1))
+        self.miscounts[function] = first, text, more + len(found)
 
     def add_ambiguous(self, function: int, kind: str, name: str, row: int) -> None:
         """Note that one of several was chosen (rule R2)."""
@@ -60,7 +67,10 @@ class About:
 
 
 def report(findings: Findings, about: About) -> list[Diagnostic]:
-    """Return one row per name and function: unresolved ones as warnings, ambiguous ones as notes."""
+    """Return one row per name and function: unresolved ones as warnings, ambiguous ones as notes.
+
+    Of wrong numbers of terms there is one row per function, a warning.
+    """
     rows: list[Diagnostic] = []
     for (function, name), use in findings.unresolved.items():
         times = "once" if use.count == 1 else f"{use.count:,} times"
@@ -70,6 +80,10 @@ def report(findings: Findings, about: About) -> list[Diagnostic]:
         )
         only = use.places[:1] if len(use.places) == 1 else []
         rows.append(about.make("unresolved_name", message, function, *only))
+    for function, (instruction, text, more) in findings.miscounts.items():
+        others = f" (and in {more:,} more {'expression' if more == 1 else 'expressions'})" if more else ""
+        message = f"Number of terms don't match: {text}{others}; the terms count, and both are kept as they are written"
+        rows.append(about.make("term_count_mismatch", message, function, ("instructions", instruction)))
     for (function, name), (kind, row) in findings.ambiguous.items():
         if kind == "register":
             message = f"more than one register is named `{name}`; the first is meant"

@@ -5,7 +5,7 @@ from typing import Any
 
 from arrowir.extras import PLACEHOLDER
 from arrowir.formats.json_text import MAX_VALUE_DEPTH, member_path, quote, scalar, too_deep
-from arrowir.formats.values import Json, Wrong
+from arrowir.formats.values import Json, Wrong, kind_of
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Reference:
 
 
 def may_refer(content: bytes) -> bool:
-    """Tell whether a value may hold an expression with a name in it, by its content."""
-    return b"regref" in content or b"axis" in content or b"AxisLabel" in content
+    """Tell whether a value may hold an expression with a name or a number of terms in it, by its content."""
+    return b"regref" in content or b"axis" in content or b"AxisLabel" in content or b"n_terms" in content
 
 
 class Text:
@@ -28,6 +28,8 @@ class Text:
     def __init__(self, *, expressions: bool = False) -> None:
         self.parts: list[str] = []
         self.references: list[Reference] = []
+        self.miscounts: list[str] = []
+        """What is said of sums whose `n_terms` is not the number of their terms."""
         self.expressions = expressions
 
     def refer(self, table: str, name: str, path: str) -> None:
@@ -48,6 +50,8 @@ class Text:
             self.parts.append("]")
         elif isinstance(value, dict):
             names = self._names(value, term=term)
+            if self.expressions and "n_terms" in value:
+                self._count_terms(value, path)
             older = "kind" not in value and "terms" in value and "c" in value
             for place, (key, item) in enumerate(value.items()):
                 self.parts.append(f"{',' if place else '{'}{quote(key)}:")
@@ -59,6 +63,13 @@ class Text:
             self.parts.append("}" if value else "{}")
         else:
             self.parts.append(scalar(value))
+
+    def _count_terms(self, value: Json, path: str) -> None:
+        """Compare what a sum says of the number of its terms with what it has."""
+        said, terms = value["n_terms"], value.get("terms")
+        if value.get("kind") == "SumKind" and isinstance(terms, list) and (type(said) is not int or said != len(terms)):
+            shown = kind_of(said) if isinstance(said, list | dict) else scalar(said)
+            self.miscounts.append(f"`n_terms` is {shown[:40]}, and there are {len(terms)} terms, in `{path[:200]}`")
 
     def _names(self, value: Json, *, term: bool) -> tuple[str, str]:
         """Return which member of an expression is a name, and of what."""

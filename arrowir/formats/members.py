@@ -184,6 +184,8 @@ class Members:
         self.surrogates = surrogates
         self.marks: dict[str, str] = {}
         """Where values of the object at hand stand, where that is not what its keys suggest."""
+        self.miscounts: list[str] = []
+        """What was found of wrong numbers of terms; the caller says where it stands."""
         self.codes: dict[str, Codes] = {}
         self._plans: dict[str, dict[tuple[str, ...], Plan]] = {}
         self._texts: dict[bytes | str, int] = {}
@@ -356,6 +358,7 @@ class Members:
             else:
                 made.add(obj[key], key)
         made.parts.append("}")
+        self.miscounts += made.miscounts
         return self.pools.extras.intern("".join(made.parts)), tuple(made.references)
 
     def read_json(self, value: Any, key: str) -> int:

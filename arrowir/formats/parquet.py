@@ -16,7 +16,6 @@ back.
 import base64
 import json
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -28,11 +27,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arrowir import schema
-from arrowir.formats import dataset
+from arrowir import arguments, schema
+from arrowir.formats import dataset, folders
 from arrowir.formats import parquet_columns as columns
 from arrowir.formats.dataset import DIAGNOSTICS, TABLES, Manifest, Part
 from arrowir.formats.parquet_reader import Reader
+from arrowir.formats.targets import write_frame
 from arrowir.ir import IR
 from arrowir.store import Array
 
@@ -84,6 +84,8 @@ def write_parquet(
         If the folder holds something else than a data set (nothing is touched then), or cannot be written.
     SchemaError
         If the tables do not fit the schema.
+    OptionError
+        If `directory` is no path.
 
     Examples
     --------
@@ -99,6 +101,7 @@ def write_parquet(
     -----
     Implements rules F1, F5, N16 and O5.
     """
+    target = Path(arguments.path(directory, "`write_parquet`"))
     source = columns.Source(ir)
     source.prepare()
 
@@ -117,7 +120,7 @@ def write_parquet(
         manifest = Manifest(schema.SCHEMA_VERSION, version(), ir.history, tuple(written))
         (folder / dataset.MANIFEST).write_bytes(manifest.dump())
 
-    dataset.publish(Path(directory), fill)
+    dataset.publish(target, fill)
 
 
 @cache
@@ -244,48 +247,6 @@ def _metadata(table: str, history: Sequence[str]) -> dict[str, str]:
     }
 
 
-def write_frame(frame: "pl.DataFrame", path: str | os.PathLike[str]) -> None:
-    """Write a Polars frame as one Parquet file, at once (rule F5).
-
-    Categories are written as plain text, so that every tool reads them.
-
-    Parameters
-    ----------
-    frame
-        Like the diagnostics of a run.
-    path
-        The file; an old one is replaced.
-
-    Raises
-    ------
-    FormatError
-        If it cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import polars as pl
-    >>> folder = tempfile.mkdtemp()
-    >>> write_frame(pl.DataFrame({"module": ["a"]}), f"{folder}/steps.parquet")
-    >>> pl.read_parquet(f"{folder}/steps.parquet").item()
-    'a'
-    """
-    import polars as pl
-
-    target = Path(path)
-    categories = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Enum | pl.Categorical)]
-    plain = frame.with_columns(pl.col(categories).cast(pl.String))
-    scratch = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
-    with dataset.writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with pa.OSFile(str(scratch), "wb") as file:
-                pq.write_table(plain.to_arrow(), file, compression="zstd", write_page_checksum=True)
-            scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
-
-
 # -- in ------------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +263,7 @@ def is_dataset(path: str | os.PathLike[str]) -> bool:
     >>> is_dataset("data/samples")
     False
     """
-    return dataset.is_dataset(Path(path))
+    return folders.is_dataset(Path(path))
 
 
 def read_parquet(directory: str | os.PathLike[str]) -> IR:
@@ -323,10 +284,12 @@ def read_parquet(directory: str | os.PathLike[str]) -> IR:
     Raises
     ------
     FormatError
-        If a file is missing, was edited, swapped, cut short or damaged, or a newer version wrote it; the message names
-        the file.
+        If a file is missing, was edited, swapped, cut short, damaged or added, or a newer version wrote it; the message
+        names the file.
     SchemaError
         If the tables do not fit the schema; the message names table and column.
+    OptionError
+        If `directory` is no path.
 
     Examples
     --------
@@ -338,8 +301,9 @@ def read_parquet(directory: str | os.PathLike[str]) -> IR:
     -----
     Implements rules F1 and F5.
     """
-    folder = dataset.locate(Path(directory))
+    folder = folders.locate(Path(arguments.path(directory, "`read_parquet`")))
     manifest = dataset.load(folder)
+    dataset.check_parts(folder, manifest)
     reader = Reader(folder)
     for part in manifest.parts:
         reader.add(part)

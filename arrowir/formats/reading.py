@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from arrowir import diagnostics, edit
+from arrowir import diagnostics
 from arrowir.diagnostics import Diagnostic, FormatError, OptionError, SchemaError
-from arrowir.formats import bir_json
-from arrowir.formats.dataset import is_dataset
+from arrowir.formats import bir_json, content
+from arrowir.formats.folders import is_dataset
 from arrowir.ir import IR
 from arrowir.store import Pools
 
@@ -22,7 +22,7 @@ SUFFIXES = (".json", ".json.gz", ".json.zst")
 """Endings of the files that a directory is read for."""
 
 COMPANIONS = ("tensor_map.json", ".debuginfo.json")
-"""Endings of JSON files that stand beside modules and are none themselves; a directory is read without them."""
+"""Endings of JSON files that stand beside modules and are none themselves; directories and globs are read without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,16 @@ def _of_path(path: str) -> list[Source]:
     found: list[Source] = []
     for match in matches:
         if not Path(match).is_dir():
-            found.append(Source(match, "json"))
+            if not _is_companion(Path(match).name):
+                found.append(Source(match, "json"))
         elif is_dataset(Path(match)):
             found.append(Source(match, "parquet"))
         elif documents(Path(match)):
             found += _of_directory(Path(match))
     if not found:
-        raise FormatError("no file matches", path=path)
+        passed = next((match for match in matches if _is_companion(Path(match).name)), None)
+        hint = f" that could be a module; `{passed}` stands beside one" if passed is not None else ""
+        raise FormatError(f"no file matches{hint}", path=path)
     return found
 
 
@@ -216,7 +219,15 @@ def gather(
         failures += [replace(f, place=f.place + modules) for f in failed]
         batches.append(batch)
         modules += len(batch)
-    return Gathered(edit.concat(batches) if batches else IR({}, Pools()), tuple(failures))
+    return Gathered(_together(batches), tuple(failures))
+
+
+def _together(batches: list[IR]) -> IR:
+    if len(batches) > 1:
+        from arrowir import edit
+
+        return edit.concat(batches)
+    return batches[0] if batches else IR({}, Pools())
 
 
 def _stretches(sources: Sequence[Source]) -> list[tuple[int, int]]:
@@ -240,7 +251,7 @@ def _read_documents(stretch: Sequence[Source], strict: bool, told: Iterator[Sour
     module = 0
     for source in stretch:
         # What could be read stands in the batch in order; a file between two of those could not.
-        if module < len(sources) and pool[sources[module]] == shown(source.path):
+        if module < len(sources) and pool[sources[module]] == content.shown(source.path):
             module += 1
         else:
             failures.append(Failure(source, module, errors[len(failures)]))
@@ -256,12 +267,7 @@ def _read_dataset(source: Source, strict: bool, told: Iterator[Source]) -> tuple
         except (FormatError, SchemaError) as error:
             if strict:
                 raise
-            name = bir_json.stem(shown(source.path).rstrip(os.sep))
-            row = diagnostics.make("format_error", shown(str(error)), module=name)
+            name = bir_json.stem(content.shown(source.path).rstrip(os.sep))
+            row = diagnostics.make("format_error", content.shown(str(error)), module=name)
             return IR({}, Pools(), diagnostics=[row]), [Failure(source, 0, row)]
     raise AssertionError(source)
-
-
-def shown(path: str) -> str:
-    """Return a path as text: bytes of a name that are no UTF-8 are replaced."""
-    return os.fsencode(path).decode(errors="replace")

@@ -29,7 +29,9 @@ def text(ir: "IR", module_id: int | None = None, *, provenance: bool = False) ->
     module_id
         The module; all of them by default.
     provenance
-        Append where inlined instructions come from: kernel, call-sites outermost first, old name (rule N16).
+        Append to inlined rows where they come from, as ``; kernel @ outer > inner, was name``: the kernel function
+        around the row, the call-sites from outermost to innermost, the name in that function (rule N16). Rows that
+        inlining made, like a continuation, came from nowhere and have no such note.
 
     Returns
     -------

@@ -92,6 +92,7 @@ class Listing:
         self.children["blocks"] = self.rows["blocks"].spans("instruction_id")
         self.instructions = self.rows["instructions"].spans("block_id")
         self._labels: dict[str, dict[int, str]] = {}
+        self._chains: dict[int, str] = {}
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -161,16 +162,17 @@ class Listing:
             facts = self._set_facts(s, locations)
             if len(locations) == 1:
                 line = self._location(locations[0], sets.get(s, "kind"))
-                yield "  " + joined(line, facts, self._marks(locations[0]))
+                yield "  " + joined(line, facts, self._marks(locations[0]), self._origin("locations", locations[0]))
                 continue
             kind = sets.get(s, "kind")
-            yield "  " + joined(f"set {self.label('sets', s)}#{spelt(kind or '?')}", facts)
+            yield "  " + joined(f"set {self.label('sets', s)}#{spelt(kind or '?')}", facts, self._origin("sets", s))
             for location in locations:
-                yield "    " + joined(self._location(location, kind), self._marks(location))
+                line = self._location(location, kind)
+                yield "    " + joined(line, self._marks(location), self._origin("locations", location))
         for r in self._registers.get(function, ()):
             storage = registers.get(r, "storage") or "storage"
             name = f"{spelt(storage)} {self.label('registers', r)}"
-            yield "  " + joined(name, values.members(registers.text(r)))
+            yield "  " + joined(name, values.members(registers.text(r)), self._origin("registers", r))
 
     @cached_property
     def _sets(self) -> dict[int, list[int]]:
@@ -245,8 +247,8 @@ class Listing:
         while todo:
             what, row, depth = todo.pop()
             if what == "block":
-                line = joined(f"block {self.label('blocks', row)}", values.members(names.text(row)))
-                yield "  " * depth + line
+                line = f"block {self.label('blocks', row)}"
+                yield "  " * depth + joined(line, values.members(names.text(row)), self._origin("blocks", row))
                 todo += [("instruction", i, depth + 1) for i in reversed(self.instructions.get(row, []))]
             else:
                 yield "  " * depth + self._instruction(row)
@@ -270,7 +272,7 @@ class Listing:
             self._branches(row),
             self._edges(row),
             self._sync(row),
-            self._origin(row) if self.provenance else "",
+            self._origin("instructions", row),
         )
 
     def _loop(self, row: int) -> str:
@@ -345,20 +347,20 @@ class Listing:
         rest = self.rows["instructions"].get(row, "sync_extra")
         return joined(", ".join(texts), f"sync {values.members(rest)}" if rest else "")
 
-    def _origin(self, row: int) -> str:
-        """Say where an inlined instruction comes from: kernel, call-sites from outermost to innermost, old name."""
-        rows, chains = self.rows["instructions"], self.rows["call_chains"]
-        link = rows.id(row, "call_chain_id")
+    def _origin(self, table: str, row: int) -> str:
+        """Say where an inlined row comes from: kernel, call-sites from outermost to innermost, old name."""
+        link = self.rows[table].id(row, "call_chain_id") if self.provenance else -1
         if link < 0:
             return ""
-        sites: list[str] = []
-        while link >= 0:
-            sites.append(spelt(chains.get(link, "name")))
-            link = chains.id(link, "parent_id")
-        text = f"; {spelt(rows.get(row, 'kernel') or '?')} @ {' > '.join(reversed(sites))}"
-        if rows.get(row, "original_name"):
-            text += f", was {spelt(rows.get(row, 'original_name'))}"
-        return text
+        if link not in self._chains:
+            chains, sites, kernel = self.rows["call_chains"], list[str](), self.rows["call_chains"].get(link, "kernel")
+            above = link
+            while above >= 0:
+                sites.append(spelt(chains.get(above, "name")))
+                above = chains.id(above, "parent_id")
+            self._chains[link] = f"; {spelt(kernel or '?')} @ {' > '.join(reversed(sites))}"
+        was = self.rows[table].get(row, "original_name")
+        return self._chains[link] + (f", was {spelt(was)}" if was else "")
 
     # -- operands -----------------------------------------------------------------------------------------------------
 

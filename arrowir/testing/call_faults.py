@@ -11,7 +11,7 @@ from arrowir.testing.loop_faults import LOOP_FAULTS, FaultContext
 
 
 class FaultPlace:
-    """A call-site to spoil, with its kernel and its caller.
+    """A call-site to spoil, with its kernel and its caller, which may be a kernel that is itself called.
 
     Parameters
     ----------
@@ -34,6 +34,10 @@ class FaultPlace:
         self.row: Json
         self.kernel: Kernel
         self.row, self.kernel = self.source.of(self.caller.sites)
+        inner = next((one for one in module.inner if one.function is self.kernel.function), None)
+        if inner is not None and inner.sites and self.source.chance(50):
+            self.caller = inner
+            self.row, self.kernel = self.source.of(inner.sites)
 
     @property
     def rows(self) -> list[Json]:
@@ -153,7 +157,7 @@ def _unresolved(p: FaultPlace) -> None:
 
 def _bind_elsewhere(p: FaultPlace) -> None:
     """Bind the new parameter at the other call-sites of the kernel, so that this one alone is at fault."""
-    for caller in p.module.callers:
+    for caller in p.module.all_callers:
         for row, kernel in caller.sites:
             if kernel is p.kernel and row is not p.row:
                 _bind(p, row, "unbound")
@@ -161,7 +165,7 @@ def _bind_elsewhere(p: FaultPlace) -> None:
 
 def _bind(p: FaultPlace, row: Json, formal: str) -> None:
     """Bind a parameter that was added, by an entry of another call-site."""
-    caller = next(one for one in p.module.callers if any(site is row for site, _ in one.sites))
+    caller = next(one for one in p.module.all_callers if any(site is row for site, _ in one.sites))
     name = f"late{len(caller.function['allocations'])}"
     p.add_set(caller.function, bir.tensor(name, "DRAM", (1, 12), "int32", full_keys=False))
     entries: Any = row.get("func_args")
@@ -191,6 +195,7 @@ def _scratchpad_count(p: FaultPlace) -> None:
 
 
 def _sb_overflow(p: FaultPlace) -> None:
+    _without_any_scratchpads(p)
     p.new_tile(addr=p.source.of((2**20, 262_144, 2**40)))
 
 
@@ -206,9 +211,16 @@ def _scratchpad_base(p: FaultPlace) -> None:
     for other, kernel in p.caller.sites:
         if kernel is p.kernel and other is not p.row:
             p.scratchpad(other)
-    for caller in p.module.callers[1:]:
-        _without_scratchpads(caller, p.kernel)
+    for caller in p.module.all_callers:
+        if caller is not p.caller:
+            _without_scratchpads(caller, p.kernel)
     p.scratchpad(p.row, base=p.source.of((32, 64)))
+
+
+def _without_any_scratchpads(p: FaultPlace) -> None:
+    """Take away what had to be allocated if the kernel, allocated in PSUM alone, got its first tile."""
+    for caller in p.module.all_callers:
+        _without_scratchpads(caller, p.kernel)
 
 
 def _without_scratchpads(caller: Caller, kernel: Kernel) -> None:
@@ -220,6 +232,7 @@ def _without_scratchpads(caller: Caller, kernel: Kernel) -> None:
 
 
 def _unknown_arch(p: FaultPlace) -> None:
+    _without_any_scratchpads(p)
     p.new_tile()
     p.module.arch = p.source.of(("gen9", "core_v5", "GEN3"))
 

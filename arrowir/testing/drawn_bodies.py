@@ -165,7 +165,7 @@ class BodyDrawer:
     prefix: str
     storages: list[Storage] = field(default_factory=list[Storage])
     registers: list[str] = field(default_factory=list[str])
-    call: Callable[[], Json | None] | None = None
+    call: Callable[[bool], Json | None] | None = None
     placed: list[Placed] = field(default_factory=list[Placed])
     _loops: int = 0
 
@@ -179,7 +179,7 @@ class BodyDrawer:
         s.begin()
         if depth and s.chance(30):
             return self._loop(depth, axes, path)
-        row = self.call() if self.call is not None and s.chance(30) else None
+        row = self.call(bool(path)) if self.call is not None and s.chance(30) else None
         if row is None:
             row = self._plain(axes)
         self._place(row, axes, path)

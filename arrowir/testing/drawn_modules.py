@@ -28,6 +28,8 @@ class Kernel:
         Its registers.
     allocated, has_sb : bool
         Whether any of its locations has an address, and whether any is in the state buffer.
+    splits : bool
+        Whether its body, or that of a kernel that it calls, has several blocks.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Kernel:
     registers: list[str] = field(default_factory=list[str])
     allocated: bool = False
     has_sb: bool = False
+    splits: bool = False
 
 
 @dataclass(slots=True)
@@ -104,7 +107,13 @@ class ModuleDrawer:
         self.arch = source.of(ARCHS)
         self.kernels: list[Kernel] = []
         self.callers: list[Caller] = []
+        self.inner: list[Caller] = []
         self.older_form = source.chance(8)
+
+    @property
+    def all_callers(self) -> list[Caller]:
+        """The ordinary functions and the kernels, each with its call-sites."""
+        return [*self.callers, *self.inner]
 
     def draw(self) -> Json:
         """Return the document."""
@@ -173,7 +182,9 @@ class ModuleDrawer:
         function = bir.function(name, allocations, blocks)
         if s.chance(30):
             function["attributes"] = s.of((["need_unroll"], {"need_unroll": True}, ["need_dce"]))
-        kernel.function = s.unknown(function, 5)
+        kernel.function = inner.function = s.unknown(function, 5)
+        self.inner.append(inner)
+        kernel.splits = len(blocks) > 1 or any(called.splits for _, called in inner.sites)
         # scratchpads of inner call-sites count as well
         for item in allocations:
             for place in item.get("memorylocations", []):
@@ -331,14 +342,16 @@ class _Calls:
         self.left = most
         self.in_kernel = not caller.function and drawer.prefix == "b"
 
-    def draw(self) -> Json | None:
-        """Return a call-site, or nothing when there are enough."""
-        if self.left <= 0:
+    def draw(self, in_loop: bool = False) -> Json | None:
+        """Return a call-site, or nothing when there are enough or no kernel fits."""
+        # a loop of a kernel is unrolled, and has to have one block then
+        kernels = [one for one in self.module.kernels if not (in_loop and self.in_kernel and one.splits)]
+        if self.left <= 0 or not kernels:
             return None
         self.left -= 1
         s = self.source
         s.begin()
-        kernel = s.of(self.module.kernels)
+        kernel = s.of(kernels)
         number = len(self.caller.sites)
         name = f"call{number}" if not s.chance(10) else s.of((f"inst__{kernel.function['name']}", "call0", "a.b"))
         row: Json = {"engine": s.of(("Unassigned", "Pool")), "func": kernel.function["name"], "name": name}

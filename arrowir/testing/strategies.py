@@ -109,7 +109,8 @@ def inlinable_documents(
     sound = _sound_inlinable(multi_block, nested)
     if not faulty:
         return sound
-    return st.one_of(sound, faulty_inlinable_documents().map(lambda pair: pair[0]))
+    faulty_ones = faulty_inlinable_documents(multi_block=multi_block, nested=nested)
+    return st.one_of(sound, faulty_ones.map(lambda pair: pair[0]))
 
 
 def _codes(known: Sequence[str], codes: Sequence[str] | None) -> list[str]:
@@ -124,23 +125,29 @@ def _codes(known: Sequence[str], codes: Sequence[str] | None) -> list[str]:
 
 
 @st.composite
-def _faulty_inlinable(draw: st.DrawFn, codes: list[str]) -> tuple[Json, str]:
+def _faulty_inlinable(draw: st.DrawFn, codes: list[str], multi_block: bool, nested: bool) -> tuple[Json, str]:
     code = draw(st.sampled_from(codes))
     source = Source(draw)
     version = 2 if code in NEW_EXPRESSIONS else None
-    module = ModuleDrawer(source, call_sites=1, version=version)
+    module = ModuleDrawer(source, multi_block=multi_block, nested=nested, call_sites=1, version=version)
     module.draw_functions()
     CALL_FAULTS[code](FaultPlace(module))
     return module.document(), code
 
 
-def faulty_inlinable_documents(codes: Sequence[str] | None = None) -> st.SearchStrategy[tuple[Json, str]]:
+def faulty_inlinable_documents(
+    codes: Sequence[str] | None = None, *, multi_block: bool = False, nested: bool = False
+) -> st.SearchStrategy[tuple[Json, str]]:
     """Give modules that inlining refuses, with the code of the error.
 
     Parameters
     ----------
     codes : sequence of str, optional
         Which faults; by default all but `too_many_instructions`, which a naive implementation does not survive.
+    multi_block : bool
+        Kernels may have several blocks, with branches and returns among them.
+    nested : bool
+        Kernels may call kernels; the fault may be at a call-site inside one.
 
     Returns
     -------
@@ -160,7 +167,7 @@ def faulty_inlinable_documents(codes: Sequence[str] | None = None) -> st.SearchS
     ...     document, code = pair
     ...     assert errors_of(document) == [code]
     """
-    return _faulty_inlinable(_codes(list(CALL_FAULTS), codes))
+    return _faulty_inlinable(_codes(list(CALL_FAULTS), codes), multi_block, nested)
 
 
 class _LoopModule:

@@ -9,7 +9,7 @@ from pathlib import Path
 from arrowir import passes
 from arrowir.passes.options import options_of
 from arrowir.passes.pipeline import DEFAULT
-from docs.generator import api, codes, examples, picture, rules, tables
+from docs.generator import api, codes, coverage, examples, picture, rules, tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +20,7 @@ WHOLE: dict[str, Callable[[], str]] = {
     "docs/reference/diagnostics.md": codes.page,
     "docs/reference/api.md": api.page,
     "docs/reference/rules.md": rules.page,
+    "docs/reference/simulator-coverage.md": coverage.page,
 }
 """Files that are generated from end to end."""
 

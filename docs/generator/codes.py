@@ -16,6 +16,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     "unresolved_name": ("R5", "a warning when read; if a pass needs the name, mend the reference or add what it names"),
     "ambiguous_name": ("R2", "give the things different names if the wrong one was chosen"),
     "unknown_value": ("F1", "nothing: the value is kept; a newer compiler may have added it"),
+    "term_count_mismatch": ("F3, U5", "correct `n_terms`: the compiler refuses the module"),
     "rebinding_name": ("R7", "rename one of the two if the JSON is read again; ids and Parquet are not affected"),
     "internal_error": ("O9", "report it, with the module; the other modules of the batch are done"),
     "too_many_instructions": ("O6", "raise `max_instructions`, or split the module"),

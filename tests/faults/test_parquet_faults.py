@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrowir.diagnostics import ArrowIRError, FormatError, SchemaError
-from arrowir.formats import dataset, parquet
+from arrowir.formats import dataset, parquet, reading
 from arrowir.formats.dataset import MANIFEST, TABLES
 from tests import tables
 
@@ -128,6 +128,19 @@ def test_f5_a_missing_file_is_named(folder: Path, table: str) -> None:
     (folder / table / "part-00000.parquet").unlink()
     with pytest.raises(FormatError, match=rf"{table}/part-00000\.parquet: is missing, though the manifest lists it"):
         parquet.read_parquet(folder)
+
+
+@pytest.mark.parametrize("name", ["part-00001.parquet", "of_mine.parquet"])
+def test_f5_a_part_that_the_manifest_does_not_name_is_named(folder: Path, name: str) -> None:
+    shutil.copy(folder / "operands/part-00000.parquet", folder / "operands" / name)
+    for read in (parquet.read_parquet, reading.read):
+        with pytest.raises(FormatError, match=rf"operands/{name}: is no part of the data set: `{MANIFEST}` does not"):
+            read(folder)
+    (folder / "operands" / name).unlink()
+    # What other tools do not read either is no matter.
+    for other in (".part-00001.parquet", "part-00000.parquet.crc", "_SUCCESS"):
+        (folder / "operands" / other).write_bytes(b"")
+    assert tables.contents(parquet.read_parquet(folder)) == CONTENTS
 
 
 @pytest.mark.parametrize("keep", [0, 3, 4, 200, -1, -4, -8])
@@ -425,7 +438,7 @@ def test_an_error_leaves_nothing_behind(folder: Path, monkeypatch: pytest.Monkey
 _WRITER = """
 import os, resource, sys
 from pathlib import Path
-from arrowir.formats import dataset, parquet
+from arrowir.formats import dataset, parquet, reading
 from tests import tables
 where, how, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

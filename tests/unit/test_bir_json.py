@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from arrowir import layouts
-from arrowir.diagnostics import ArrowIRError, FormatError
+from arrowir.diagnostics import ArrowIRError, FormatError, OptionError
 from arrowir.formats import json_text, targets
 from arrowir.formats.bir_json import read_documents, read_json, stem, to_json, write_json
 from arrowir.formats.bir_reader import BirReader
@@ -192,7 +192,7 @@ def test_fixed_columns_whatever_members_a_file_has() -> None:
 def test_module_ids_out_of_range() -> None:
     ir = read_json(EMPTY)
     for module_id in (-1, 1):
-        with pytest.raises(IndexError, match="from 0 to 0"):
+        with pytest.raises(OptionError, match="from 0 to 0"):
             to_json(ir, module_id)
 
 
@@ -228,8 +228,12 @@ def test_write_json_says_what_it_cannot_write(tmp_path: Path) -> None:
         (["bir", "bir"], ["p/nc00/sg00/bir.json", "p/nc01/sg00/bir.json"], ["nc00-sg00-bir", "nc01-sg00-bir"]),
         (["bir", "bir"], ["a/bir.json", "b/bir.json"], ["a-bir", "b-bir"]),
         (["x", "X"], ["a/x.json", "b/X.json"], ["a-x", "b-X"]),
-        (["x", "x", "x"], [None, None, "a/x.json"], ["x", "x-2", "x-3"]),
-        (["x", "x"], ["a/x.json", "a/x.json.gz"], ["x", "x-2"]),
+        (["x"] * 3, ["a/p/x.json", "b/p/x.json", "b/q/x.json"], ["a-p-x", "b-p-x", "b-q-x"]),
+        (["x"] * 3, [None, None, "a/x.json"], ["x", "x-2", "a-x"]),
+        (["x"] * 4, ["a/x.json", "a/x.json.gz", "a/x.bir.json", "b/x.json"], ["a-x", "a-x.json.gz", "a-x.bir", "b-x"]),
+        (["x", "x"], ["a/x.json.gz", "a/x.json.zst"], ["x.json.gz", "x.json.zst"]),
+        (["x", "x"], ["a/x.bir.json", "a/x.bir.json"], ["x", "x-2"]),
+        (["x", "x"], ["a/y.json", "a/z.json"], ["x", "x-2"]),
         (["a-x", "x", "x"], [None, "a/x.json", "b/x.json"], ["a-x", "a-x-2", "b-x"]),
         (["", "..", "a/b", "c\0\n"], [None] * 4, ["module", "module__", "a_b", "c__"]),
     ],

@@ -263,6 +263,56 @@ def test_inputs_of_one_stem_keep_enough_of_their_path(command: Command, tmp_path
         assert f'"core{number}"' in (tmp_path / "out" / mine).read_text()
 
 
+def test_names_of_outputs_do_not_depend_on_what_could_be_read(command: Command, tmp_path: Path) -> None:
+    for number, content in enumerate((b"nonsense", document())):
+        put(tmp_path / f"nc0{number}" / "sg00", bir=content)
+    inputs = [tmp_path / f"nc0{number}/sg00/bir.json" for number in range(2)]
+    assert command("run", *inputs, "-o", tmp_path / "out", "--format", "json")[0] == 1
+    assert [f for f in listing(tmp_path / "out") if f.endswith(".json")] == ["nc01-sg00-bir.json"]
+
+
+@pytest.mark.parametrize("name", ["run", "convert"])
+def test_no_output_of_an_earlier_run_stands_for_an_input_that_cannot_be_read(
+    command: Command, tmp_path: Path, name: str
+) -> None:
+    files, out = put(tmp_path / "in", a=document(), b=document(), c=document()), tmp_path / "out"
+    arguments = (name, files, "-o", out, "--format", "json")
+    assert command(*arguments)[0] == 0
+    before = (out / "b.json").read_bytes()
+    (out / "of_mine.json").write_bytes(b"{}")
+    put(files, b=b"nonsense")
+    code, _, err = command(*arguments)
+    assert code == 1
+    assert [f for f in listing(out) if f.endswith(".json")] == ["a.json", "c.json", "of_mine.json"]
+    told = f"moved `{out / 'b.json'}` of an earlier run to `b.json.stale`: its input cannot be read now\n"
+    assert told in err
+    assert (out / "b.json.stale").read_bytes() == before
+    assert told not in command(*arguments)[2]
+    assert (out / "b.json.stale").exists()
+
+
+def test_an_input_that_cannot_be_read_stays_where_it_is(command: Command, tmp_path: Path) -> None:
+    files = put(tmp_path / "in", b=b"nonsense")
+    (files / "a.bir.json").write_bytes(document())
+    (files / "link.json").symlink_to(files / "b.json")
+    assert command("run", files, "-o", files, "--format", "json")[0] == 1
+    assert {"a.bir.json", "a.json", "b.json", "link.json"} <= set(listing(files))
+    assert (files / "b.json").read_bytes() == b"nonsense"
+
+
+def test_a_data_set_of_an_earlier_run_does_not_stay_when_nothing_can_be_read(command: Command, tmp_path: Path) -> None:
+    files = put(tmp_path / "in", a=document(), b=document())
+    for formats, place in (("parquet", "."), ("json,parquet", "parquet")):
+        arguments = ("run", files, "-o", tmp_path / formats, "--format", formats)
+        put(files, a=document(), b=document())
+        assert command(*arguments)[0] == 0
+        assert len(air.read(tmp_path / formats / place)) == 2
+        put(files, a=b"", b=b"")
+        assert command(*arguments)[0] == 1
+        assert len(air.read(tmp_path / formats / place)) == 0
+        assert len(pl.read_parquet(tmp_path / formats / "diagnostics.parquet")) == 2
+
+
 def test_an_input_named_twice_is_taken_once(command: Command, tmp_path: Path) -> None:
     files = put(tmp_path / "in", a=document(), b=document())
     for inputs in ([files / "a.json", files, files / "*.json"], [files / "a.json", files / "b.json", files / "a.json"]):
@@ -328,6 +378,8 @@ def test_passes_and_settings(command: Command, tmp_path: Path) -> None:
         (["--set", "inline_nki_kernel.allocatd=true"], "no option `allocatd`"),
         (["--set", "inline_nki_kernel.allocated=maybe"], "takes bool | None, got 'maybe' (str)"),
         (["--set", "inline_nki_kernel.allocated=1"], "takes bool | None, got 1 (int)"),
+        (["--set", "inline_nki_kernel.max_instructions=0"], "takes int of at least 1, got 0 (int)"),
+        (["--passes", "unroll", "--set", "unroll.shard_id=-1"], "takes int of at least 0, got -1 (int)"),
         (["--verify", "each"], "no verifier"),
     ],
 )

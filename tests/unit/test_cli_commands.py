@@ -71,6 +71,16 @@ def test_convert_with_an_unreadable_input_writes_the_rest(command: Command, tmp_
     assert not (tmp_path / "none").exists()
 
 
+def test_convert_of_two_inputs_makes_a_folder_whatever_can_be_read(command: Command, tmp_path: Path) -> None:
+    files = put(tmp_path / "in", a=document(), b=b"nonsense")
+    assert command("convert", files, "-o", tmp_path / "y.json")[0] == 1
+    assert listing(tmp_path / "y.json") == ["a.json"]
+    # One input and one file, which the user named: it stays when there is nothing to put in its place.
+    (tmp_path / "z.json").write_bytes(b"mine")
+    assert command("convert", files / "b.json", "-o", tmp_path / "z.json")[0] == 1
+    assert (tmp_path / "z.json").read_bytes() == b"mine"
+
+
 def test_convert_refuses_what_would_lose_something(command: Command, tmp_path: Path) -> None:
     files = put(tmp_path / "in", a=document())
     for out in (files / "a.json", files):
@@ -194,6 +204,15 @@ def test_sql(command: Command) -> None:
     assert (code, out) == (2, "")
     assert "refused" in err
     assert "Traceback" not in err
+
+
+def test_sql_that_is_refused_is_shown_with_the_mark_below_the_place(command: Command) -> None:
+    code, out, err = command("sql", SCALE_ADD, "selec \x1b 1")
+    assert (code, out) == (2, "")
+    lines = err.splitlines()
+    assert lines[0].startswith("error: the query was refused: ")
+    assert lines[1:] == ["LINE 1: selec \\x1b 1", "        ^^^^^"]
+    assert "\\n" not in err
 
 
 def test_passes_lists_options_and_order(command: Command) -> None:

@@ -130,9 +130,9 @@ def test_v01_showing_millions_of_rows_makes_no_frame_and_derives_nothing(monkeyp
             columns["opcode"] = np.full(rows, small.tables[name]["opcode"][0], np.int16)
         tables[name] = Table(name, columns, rows)
     big = IR(tables, small.pools)
-    from arrowir import arrow, derived
+    from arrowir import arrow, derived, frames
 
-    for module, function in ((arrow, "frame"), (arrow, "table"), (arrow, "column"), (derived, "column")):
+    for module, function in ((frames, "frame"), (arrow, "table"), (arrow, "column"), (derived, "column")):
         monkeypatch.setattr(module, function, lambda *_: pytest.fail("a repr asked for columns"))
     looked_at: list[int] = []
     module_of = html._module_of

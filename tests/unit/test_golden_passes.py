@@ -34,6 +34,50 @@ def chained() -> air.IR:
     return module.ir()
 
 
+def nested() -> air.IR:
+    """Return a call of a kernel that calls a kernel that calls one: three deep, the outermost of several blocks."""
+    module = build.module(arch="gen3")
+    inner = module.kernel("scale")
+    a, c = inner.input("a", (128, 64)), inner.output("c", (128, 64))
+    tile = inner.sb("tile", (128, 64), addr=0)
+    load = inner.add("Load", [a], [tile], name="load", engine="SP")
+    twice = inner.add("TensorScalar", [tile], [tile], name="twice", op0="mult", const0=2.0, reverse0=False,
+                      op1="bypass", const1=0.0, reverse1=False, after=[load], engine="DVE")  # fmt: skip
+    inner.add("Save", [tile], [c], name="save", after=[twice], engine="SP")
+    middle = module.kernel("twice_scaled")
+    b, d = middle.input("b", (128, 64)), middle.output("d", (128, 64))
+    between, pad = middle.dram("between", (128, 64)), middle.sb("pad", (128, 64), addr=256)
+    first = middle.call(inner, {a: b}, {c: between}, scratch=[pad], name="first")
+    middle.call(inner, {a: between}, {c: d}, scratch=[pad], name="second", after=[first])
+    outer = module.kernel("if_wanted")
+    e, f = outer.input("e", (128, 64)), outer.output("f", (128, 64))
+    pad, wanted = outer.sb("pad", (128, 256), addr=512), outer.register("wanted")
+    outer.compare(wanted, "IS_EQIMM", 0, "Skip", "Work", name="test")
+    outer.block("Work")
+    outer.call(middle, {b: e}, {d: f}, scratch=[pad], name="work")
+    outer.branch("Done", name="done")
+    outer.block("Skip")
+    outer.add("Return", name="skip")
+    outer.block("Done")
+    outer.add("NoOp", name="end")
+    main = module.function("sg0000")
+    x, z = main.input("x", (128, 64)), main.output("z", (128, 64))
+    pad = main.sb("pad", (128, 1024), addr=16384)
+    clear = main.add("Memset", [], [z], name="clear", mode="Const", constant=0, engine="Pool")
+    call = main.call(outer, {e: x}, {f: z}, scratch=[pad], name="call", after=[clear], engine="Pool")
+    main.add("NoOp", name="after", after=[call], engine="Pool")
+    return module.ir("nested")
+
+
+def test_provenance_three_deep_in_split_blocks(golden: Callable[[str, str], None]) -> None:
+    ir = nested()
+    result = air.run(ir)
+    assert result.ok, result.diagnostics
+    golden("nested_before", ir.text(0))
+    golden("nested_provenance", result.ir.text(0, provenance=True))
+    golden("nested_diff", f"{air.diff(ir, result.ir)}\n")
+
+
 @pytest.mark.parametrize(("name", "module"), [("example", example), ("chained", chained)])
 def test_listings_before_and_after_the_run(
     name: str, module: Callable[[], air.IR], golden: Callable[[str, str], None]

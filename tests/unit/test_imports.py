@@ -14,7 +14,7 @@ MAX_LINES = 600
 
 # From the bottom up; a component is a module or package right below `arrowir`. Imports go to lower layers.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"schema", "vocabulary", "diagnostics"}),
+    frozenset({"schema", "vocabulary", "diagnostics", "arguments"}),
     frozenset({"arrowir_kernels"}),
     frozenset(
         {
@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "layouts",
             "extras",
             "arrow",
+            "frames",
             "derived",
             "attributes",
             "ir",
@@ -33,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"formats", "passes", "library", "verify", "simulate", "analyse", "build", "listing", "sql"}),
-    frozenset({"batch", "display"}),
+    frozenset({"batch", "display", "validation"}),
     frozenset({"cli", "__main__"}),
     # For users' tests and ours, over everything and under nothing.
     frozenset({"testing"}),
@@ -46,7 +47,7 @@ SIDEWAYS = {("verify", "analyse"), ("library", "build"), ("build", "formats"), (
 # `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results
 # of passes have notebook displays in the same way.
 FACADE = "ir"
-LAZY = {("passes", "display"), ("passes", "formats")}  # rule R7 is about names as they would be written
+LAZY = {("passes", "display"), ("analyse", "display"), ("passes", "formats")}  # rule R7 is about names as they would be written
 # The public names, bound lazily to wherever they live.
 PUBLIC = "__init__"
 

@@ -162,6 +162,13 @@ def for_mark_ends(random: Generator) -> Arguments:
     )
 
 
+def for_mark_moved(random: Generator) -> Arguments:
+    rows = int(random.integers(0, 60))
+    group = np.sort(random.integers(0, 4, rows)).astype(np.int64)
+    work = np.zeros(rows, np.int64)
+    return group, random.permutation(rows).astype(np.int64), work, work.copy(), np.zeros(rows, np.int8)
+
+
 def numbers(random: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rows = int(random.integers(1, 20))
     source = random.integers(0, rows, int(random.integers(0, 60))).astype(np.int64)
@@ -198,7 +205,7 @@ def all_kernels() -> dict[str, Kernel[Any, Any]]:
 
 
 KERNELS = all_kernels()
-TABLES = {"free_suffixes": (4, 5, 6), "repeated_names": (4, 5), "mark_ends": (8, 9)}
+TABLES = {"free_suffixes": (4, 5, 6), "repeated_names": (4, 5), "mark_ends": (8, 9), "mark_moved": (2, 3)}
 """Arguments that a loop works in, beside the last one, which each fills."""
 
 

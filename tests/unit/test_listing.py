@@ -308,3 +308,33 @@ def test_provenance_is_shown_on_request() -> None:
     assert [s for s in shown if s not in plain] == [f"{plain[-2]}  ; twice @ site, was L"]
     assert "own" in plain[-1]
     assert shown[-1] == plain[-1]
+    assert after.text(0, provenance=True).splitlines() == shown
+
+
+def test_provenance_of_storage_and_blocks() -> None:
+    from arrowir import passes
+
+    module = build.module()
+    kernel = module.kernel("k")
+    tile = kernel.sb("t0", [128, 4], set_name="t", addr=0)
+    kernel.place(tile, "t1", addr=16)
+    kernel.sb("alone", [128, 4], addr=32)
+    kernel.register("r")
+    kernel.branch("Rest")
+    kernel.block("Rest")
+    kernel.add("NoOp", name="last")
+    main = module.function()
+    main.call(kernel, name="site")
+    main.add("NoOp", name="own")
+    shown = passes.InlineNkiKernel()(module.ir("m")).ir.text(0, provenance=True).splitlines()
+    notes = [line.strip().partition("  ;") for line in shown]
+    assert [(line.split("@")[0].split("  ")[0], note) for line, mark, note in notes if mark] == [
+        ("set site:t#Internal", " k @ site, was t"),
+        ("site:t0", " k @ site, was t0"),
+        ("site:t1", " k @ site, was t1"),
+        ("site:alone", " k @ site, was alone"),
+        ("register site:r", " k @ site, was r"),
+        ("0 site_I-1 UnconditionalBranch Unassigned", " k @ site, was I-1"),
+        ("block site_Rest", " k @ site, was Rest"),
+        ("1 site_last NoOp Unassigned", " k @ site, was last"),
+    ]

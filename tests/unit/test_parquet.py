@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrowir import arrow, edit, schema
-from arrowir.diagnostics import COLUMNS, Diagnostic, FormatError, SchemaError
+from arrowir.diagnostics import COLUMNS, ArrowIRError, Diagnostic, SchemaError
 from arrowir.formats import bir_json, dataset, parquet
 from arrowir.formats import parquet_columns as columns
 from arrowir.formats.dataset import TABLES
@@ -490,8 +490,8 @@ def test_write_frame_keeps_the_old_file_when_it_fails(tmp_path: Path, monkeypatc
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(FormatError, match=r"steps\.parquet: cannot be written: no space left on device"):
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ArrowIRError, match=r"steps\.parquet` cannot be written: No space left on device"):
         parquet.write_frame(pl.DataFrame({"a": [2]}), path)
     assert pl.read_parquet(path).item() == 1
     assert [p.name for p in tmp_path.iterdir()] == ["steps.parquet"]

@@ -233,6 +233,20 @@ def test_values_are_checked_against_the_type(name: str, good: list[object], bad:
             options.configured(Knobs(), {name: value})
 
 
+@pytest.mark.parametrize("name", ["unroll", "inline_nki_kernel"])
+@pytest.mark.parametrize(
+    ("option", "least", "small"), [("max_instructions", 1, [0, -1, -(2**70)]), ("shard_id", 0, [-1, -(2**70)])]
+)
+def test_numbers_that_are_too_small_are_refused(name: str, option: str, least: int, small: list[int]) -> None:
+    assert getattr(air.passes.make(name, **{option: least}), option) == least
+    for value in small:
+        for make in (air.passes.make, lambda name, **chosen: air.passes.get(name)(**chosen)):
+            with pytest.raises(air.OptionError) as caught:
+                make(name, **{option: value})
+            message = f"option `{option}` of pass `{name}` takes int of at least {least}, got {value} (int)"
+            assert str(caught.value) == message
+
+
 def test_an_unknown_option_lists_the_known_ones() -> None:
     with pytest.raises(air.OptionError, match="no option `cuont`; it has flag, count"):
         options.configured(Knobs(), {"cuont": 1})

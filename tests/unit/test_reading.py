@@ -47,6 +47,15 @@ def test_a_directory_is_read_for_its_modules_alone(tmp_path: Path) -> None:
     ir = air.read(folder)
     assert ir.modules["name"].to_list() == ["a", "b", "c", "d"]
     assert ir.diagnostics.is_empty()
+    for pattern in ("in/*.json*", "**/in/?.*json*", "i[n]"):
+        found = [Path(source.path).name for source in reading.find(tmp_path / pattern)]
+        assert [name for name in found if name != "e.jsonl"] == ["a.json", "b.json", "c.json.gz", "d.bir.json"]
+    with pytest.raises(
+        air.FormatError, match=r"no file matches that could be a module; `.*/a\.tensor_map\.json` stands"
+    ):
+        reading.find(folder / "*tensor_map.json")
+    # By its name a file is read whatever it is called.
+    assert [source.path for source in reading.find(folder / "tensor_map.json")] == [str(folder / "tensor_map.json")]
 
 
 def test_a_folder_of_a_run_names_what_can_be_read(command: Command, tmp_path: Path) -> None:

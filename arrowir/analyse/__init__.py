@@ -1,0 +1,1 @@
+"""What can be found out about batches: how two of them differ."""

@@ -1,0 +1,205 @@
+"""Running a pipeline and proving by execution that it has kept what the modules compute: what `air.run` does."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from arrowir import arguments
+from arrowir import diagnostics as diag
+from arrowir.diagnostics import Diagnostic, OptionError
+from arrowir.ir import IR
+from arrowir.passes import base, pipeline
+from arrowir.passes.pipeline import Item, RunResult, Step
+
+if TYPE_CHECKING:
+    from arrowir.simulate.equivalence import Comparison, Equivalence
+
+PASS = "check"
+"""What the rows about a check name as their pass."""
+
+
+@dataclass(frozen=True)
+class CheckedRunResult(RunResult):
+    """What a run did to a batch, and what came of executing the modules before and after it."""
+
+    checks: "Equivalence | None" = None
+    """A row per module and trial."""
+
+
+@overload
+def run(
+    ir: IR,
+    passes: "Item | Iterable[Item | tuple[int, Item]] | None" = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    strict: bool = False,
+    verify: Literal["none", "ends", "each"] = "none",
+    check: Literal[0] = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> RunResult: ...
+@overload
+def run(
+    ir: IR,
+    passes: "Item | Iterable[Item | tuple[int, Item]] | None" = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    strict: bool = False,
+    verify: Literal["none", "ends", "each"] = "none",
+    check: int,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> CheckedRunResult: ...
+def run(
+    ir: IR,
+    passes: "Item | Iterable[Item | tuple[int, Item]] | None" = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    strict: bool = False,
+    verify: Literal["none", "ends", "each"] = "none",
+    check: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> RunResult:
+    """Run a pipeline of passes over a batch.
+
+    A module that a pass fails keeps what it was when it went in, and takes no further pass; the others go on (rule O2).
+
+    Parameters
+    ----------
+    ir
+        The batch; it is not changed.
+    passes
+        The whole pipeline, in order; by default the compiler's order around its allocators (`default_steps`, rule P1).
+        An item is a registered name, a pass, a plain function from `IR` to `IR` with the same modules, or a pair of an
+        order number and one of these. Items are sorted by their numbers; one without a number stands behind the one
+        before it.
+    options
+        Options by pass name, for every step of that name: ``{"inline_nki_kernel": {"allocated": None}}``.
+    strict
+        Raise on the first error row, non-fatal ones included (rule O4).
+    verify
+        ``"none"``: this version has no verifier.
+    check
+        Execute each module before and after the run, on so many random inputs, and compare what they write (see
+        `equivalent`). A difference is an error row (`not_equivalent`), and a module that cannot be executed a note
+        (`not_executable`); `checks` of the result has all that was compared.
+    progress
+        Called before each pass with its name, its number from 0, and the number of passes; and so for modules that are
+        checked.
+
+    Returns
+    -------
+    RunResult
+        The new batch, the diagnostics, and a row per module and pass; with `check` a `CheckedRunResult`.
+
+    Raises
+    ------
+    OptionError
+        For a pass that is not registered, a wrong option, or an argument of another type.
+    PassError
+        With `strict`, on an error row.
+
+    Examples
+    --------
+    >>> import arrowir as air
+    >>> ir = air.read("data/samples/klr009/scale_add.bir.json")
+    >>> result = air.run(ir, passes=["unroll"])
+    >>> result.ok, result.status.to_list()
+    (True, ['unchanged'])
+    >>> air.run(ir, check=2).checks
+    <arrowir.Equivalence: modules: 1 equal>
+    """
+    base.check_batch(ir, "`run`")
+    if type(check) is not int or check < 0:
+        raise arguments.wrong("`check`", "a number of random inputs, 0 for none", check)
+    if not check:
+        return pipeline.run(ir, passes, options=options, strict=strict, verify=verify, progress=progress)
+    steps = pipeline.plan_steps(passes, options)
+    shard_id = shard_of(steps)
+    result = pipeline.run(ir, steps, strict=strict, verify=verify, progress=progress)
+    return checked(ir, result, check, shard_id=shard_id, strict=strict, progress=progress)
+
+
+def shard_of(steps: Iterable[Step]) -> int:
+    """Return the shard that passes work out expressions for: the value of their option `shard_id`.
+
+    Raises
+    ------
+    OptionError
+        If passes have different ones: no execution before the run is like one after it.
+    """
+    shards = {getattr(step.made, "shard_id", None) for step in steps} - {None}
+    if len(shards) > 1:
+        listed = ", ".join(map(str, sorted(shards)))
+        raise OptionError(f"passes have different shards ({listed}), so that the run cannot be checked; give one")
+    return next(iter(shards), 0)
+
+
+def checked(
+    ir: IR,
+    result: RunResult,
+    trials: int,
+    *,
+    shard_id: int = 0,
+    strict: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> CheckedRunResult:
+    """Execute the modules of a run before and after it, and add what comes of that to its result.
+
+    Parameters
+    ----------
+    ir
+        The batch before the run.
+    result
+        What the run did.
+    trials
+        How many random inputs each module is executed on.
+    shard_id
+        The value of the shard, as the passes had it.
+    strict
+        Raise on the first difference.
+    progress
+        Called before each module.
+
+    Raises
+    ------
+    PassError
+        With `strict`, if a module is different.
+    """
+    from arrowir.simulate.equivalence import equivalent
+
+    def at(done: int, total: int) -> None:
+        if progress is not None:
+            progress("checking", done, total)
+
+    found = equivalent(ir, result.ir, trials=trials, shard_id=shard_id, progress=at)
+    rows = messages(found)
+    if strict:
+        base.raise_first_error(rows)
+    return CheckedRunResult(result.ir, (*result.messages, *rows), result.codes, result.taken, found)
+
+
+def messages(found: "Equivalence") -> list[Diagnostic]:
+    """Return a row for each module that is different or cannot be executed; ids are those of the second batch."""
+    rows: list[Diagnostic] = []
+    for module_id, status in found.statuses.items():
+        if status == "equal":
+            continue
+        mine = [c for c in found.comparisons if c.module_id == module_id]
+        rows.append(_message([c for c in mine if c.status == status], len(mine)))
+    return rows
+
+
+def _message(bad: "list[Comparison]", trials: int) -> Diagnostic:
+    first = bad[0]
+    about: dict[str, Any] = {
+        "module": first.module,
+        "module_id": first.module_id,
+        "pass_name": PASS,
+        "function": first.function,
+        "instruction": first.instruction,
+    }
+    if first.status == "not_executable":
+        return diag.make("not_executable", f"not checked: {first.reason}", **about)
+    inputs = f"on {len(bad)} of {trials} random inputs" if trials > 1 else "on a random input"
+    text = f"it does not compute what it did before the run, {inputs}: {first.reason}"
+    row = diag.make("not_equivalent", text, **about)
+    return replace(row, instruction_id=first.instruction_id, location=first.output)
