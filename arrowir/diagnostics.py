@@ -93,7 +93,7 @@ CODES: dict[str, Code] = _codes(
     Code("unknown_dtype", "error", "the size of a symbolic operand's dtype is not known"),
     Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
     # checking a run by execution
-    Code("not_equivalent", "error", "executed before and after the run, the module computes different things", fatal=False),
+    Code("not_equivalent", "error", "executed before and after the run, the module differs", fatal=False),
     Code("not_executable", "note", "the module could not be executed, and was not checked"),
 )
 

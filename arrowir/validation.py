@@ -1,7 +1,7 @@
 """Running a pipeline and proving by execution that it has kept what the modules compute: what `air.run` does."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from arrowir import arguments
@@ -22,7 +22,7 @@ PASS = "check"
 class CheckedRunResult(RunResult):
     """What a run did to a batch, and what came of executing the modules before and after it."""
 
-    checks: "Equivalence | None" = None
+    checks: "Equivalence" = field(kw_only=True)
     """A row per module and trial."""
 
 
@@ -126,7 +126,7 @@ def shard_of(steps: Iterable[Step]) -> int:
     OptionError
         If passes have different ones: no execution before the run is like one after it.
     """
-    shards = {getattr(step.made, "shard_id", None) for step in steps} - {None}
+    shards: set[int] = {getattr(step.made, "shard_id") for step in steps if hasattr(step.made, "shard_id")}  # noqa: B009
     if len(shards) > 1:
         listed = ", ".join(map(str, sorted(shards)))
         raise OptionError(f"passes have different shards ({listed}), so that the run cannot be checked; give one")
@@ -174,7 +174,7 @@ def checked(
     rows = messages(found)
     if strict:
         base.raise_first_error(rows)
-    return CheckedRunResult(result.ir, (*result.messages, *rows), result.codes, result.taken, found)
+    return CheckedRunResult(result.ir, (*result.messages, *rows), result.codes, result.taken, checks=found)
 
 
 def messages(found: "Equivalence") -> list[Diagnostic]:

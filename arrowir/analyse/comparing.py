@@ -265,14 +265,14 @@ class Comparison:
     def _hidden_references(self, before: Array, after: Array) -> None:
         """Compare references inside pooled text."""
         sides, match, rows = self.sides, self.match, (before, after)
-        target, name, path = (_picked(sides.cells("references", c), rows) for c in ("target", "name", "path"))
+        target, name = (_picked(sides.cells("references", c), rows) for c in ("target", "name"))
         ids = _picked(sides.arrays("references", "target_id"), rows)
         chain = match.chains("references")[after]
         image = np.full(len(after), -1, np.int64)
         for code in np.unique(target[1][target[1] >= 0]).tolist():
             mine = target[1] == code
             image[mine] = match.image(schema.STRUCTURAL["table"][code], ids[1][mine], chain[mine])
-        same = (ids[0] == image) & (target[0] == target[1]) & (path[0] == path[1])
+        same = (ids[0] == image) & (target[0] == target[1])
         same &= (image >= 0) | (name[0] == name[1])
         self._say("references", REWIRED, "target_id", before[~same], after[~same])
 

@@ -64,7 +64,7 @@ def diff(before: IR, after: IR) -> "Diff":
     [('nki_add_one', 1, 12)]
     >>> rewired = found.rows.filter(table="operands", what="rewired")
     >>> rewired.select("before", "after").unique(maintain_order=True).rows()
-    [('input_tensor_set', 'tmp0'), ('output_tensor_set', 'output0')]
+    [('a_set', 'tmp0'), ('c_set', 'output0')]
     """
     for what, given in (("`before`", before), ("`after`", after)):
         if not isinstance(given, IR):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -93,8 +93,8 @@ class Diff:
     def __init__(self, before: IR, after: IR) -> None:
         self.before, self.after = before, after
         self.matched = Match(Sides(before, after))
-        self.facts = Facts(self.matched)
         self.findings: tuple[Finding, ...] = tuple(Comparison(self.matched).findings)
+        self.facts = Facts(self.matched, self.findings)
 
     def __bool__(self) -> bool:
         return bool(self.findings)
@@ -121,28 +121,9 @@ class Diff:
     @cached_property
     def differing(self) -> int:
         """Number of modules with a difference."""
-        return len(self.counts["module"].unique())
+        return len(self.facts.counts["module"].unique())
 
     # -- frames -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def counts(self) -> "pl.DataFrame":
-        """The differences, counted, in numbers: finding, module, kernel, call-sites, rows."""
-        import polars as pl
-
-        parts: list[pl.DataFrame] = []
-        for number, found in enumerate(self.findings):
-            of = self.facts.whereabouts(found)
-            rows = pl.DataFrame({"module": of.module, "kernel": of.kernel, "chain": of.chain})
-            sites = pl.col("chain").filter(pl.col("chain") >= 0).n_unique().cast(pl.Int64)
-            parts.append(
-                rows.group_by("module", "kernel")
-                .agg(call_sites=sites, count=pl.len().cast(pl.Int64))
-                .sort("module", "kernel")
-                .select(pl.lit(number, pl.Int64).alias("finding"), pl.all())
-            )
-        columns: tuple[str, ...] = ("finding", "module", "kernel", "call_sites", "count")
-        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
 
     @cached_property
     def modules(self) -> "pl.DataFrame":
@@ -156,7 +137,7 @@ class Diff:
         twins = self.matched.twins["modules"]
         gone = np.flatnonzero(twins.twin < 0)
         rows = np.concatenate((twins.source, gone)), np.concatenate((np.arange(len(self.after)), gone * 0 - 1))
-        counted = dict(self.counts.group_by("module").agg(pl.col("count").sum()).iter_rows())
+        counted = dict(self.facts.counts.group_by("module").agg(pl.col("count").sum()).iter_rows())
         numbers = [*range(len(self.after)), *(len(self.after) + gone).tolist()]
         sources = [Cells(self.matched).of(side, "modules", "source", rows[side]) for side in (False, True)]
         count = [counted.get(number, 0) for number in numbers]
@@ -182,10 +163,10 @@ class Diff:
         import polars as pl
 
         facts, found = self.facts, self.findings
-        counts = self.counts.with_columns(
-            pl.Series("table", [f.table for f in found], dtype=pl.Enum(TABLES)).gather(self.counts["finding"]),
-            pl.Series("what", [f.what for f in found], dtype=pl.Enum(WHATS)).gather(self.counts["finding"]),
-            pl.Series("column", [f.column for f in found], dtype=pl.String).gather(self.counts["finding"]),
+        counts = self.facts.counts.with_columns(
+            pl.Series("table", [f.table for f in found], dtype=pl.Enum(TABLES)).gather(self.facts.counts["finding"]),
+            pl.Series("what", [f.what for f in found], dtype=pl.Enum(WHATS)).gather(self.facts.counts["finding"]),
+            pl.Series("column", [f.column for f in found], dtype=pl.String).gather(self.facts.counts["finding"]),
         ).sort("module", "table", "what", "column", "kernel", maintain_order=True)
         return counts.select(
             pl.Series("module", facts.module_names, dtype=pl.String).gather(counts["module"]),

@@ -38,10 +38,31 @@ class Facts:
     ----------
     match
         The batches.
+    findings
+        How they differ.
     """
 
-    def __init__(self, match: Match) -> None:
-        self.match, self.sides = match, match.sides
+    def __init__(self, match: Match, findings: tuple[Finding, ...]) -> None:
+        self.match, self.sides, self.findings = match, match.sides, findings
+
+    @cached_property
+    def counts(self) -> "pl.DataFrame":
+        """The differences, counted: numbers of finding, module and kernel, how many call-sites and rows there are."""
+        import polars as pl
+
+        parts: list[pl.DataFrame] = []
+        for number, found in enumerate(self.findings):
+            of = self.whereabouts(found)
+            rows = pl.DataFrame({"module": of.module, "kernel": of.kernel, "chain": of.chain})
+            sites = pl.col("chain").filter(pl.col("chain") >= 0).n_unique().cast(pl.Int64)
+            parts.append(
+                rows.group_by("module", "kernel")
+                .agg(call_sites=sites, count=pl.len().cast(pl.Int64))
+                .sort("module", "kernel")
+                .select(pl.lit(number, pl.Int64).alias("finding"), pl.all())
+            )
+        columns: tuple[str, ...] = ("finding", "module", "kernel", "call_sites", "count")
+        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
 
     # -- modules ------------------------------------------------------------------------------------------------------
 

@@ -157,14 +157,30 @@ class Match:
         names = sides.text(True, table, "original_name").gather(rows)
         wanted = mixed(self.kernel_of_chain[chain], hashed(names))
         known = mixed(sides.before.array(table, "function_id"), hashed(sides.text(False, table)))
-        order, first, number = find(known, wanted)
-        has = np.flatnonzero(number > 0)
-        place = np.zeros(len(rows), np.int64)
-        several = has[number[has] > 1]
-        if len(several):
-            place[several] = _places(mixed(chain[several], wanted[several]), number[several])
-        origin[rows[has]] = order[first[has] + place[has]]
+        kinds = self._kinds_of(table)
+        _, _, number = find(known, wanted)
+        several = np.flatnonzero(number > 1)
+        alone = np.flatnonzero(number == 1)
+        origin[rows[alone]] = _looked_up(known, wanted[alone], chain[alone])
+        # Where names repeat in the kernel, what else cloning leaves as it is tells the rows apart.
+        closer = _looked_up(mixed(known, kinds[0]), mixed(wanted, kinds[1][rows])[several], chain[several])
+        rest = several[closer < 0]
+        origin[rows[several]] = closer
+        origin[rows[rest]] = _looked_up(known, wanted[rest], chain[rest])
         return origin
+
+    def _kinds_of(self, table: str) -> tuple[Array, Array]:
+        """Return a hash of what a clone has in common with its original, beside the name."""
+        cells = self.sides.cells
+        if table == "instructions":
+            return zipped(cells(table, "opcode"), cells(table, "engine"), cells(table, "debug"))
+        if table == "sets":
+            return zipped(cells(table, "kind"), cells(table, "tensor_class"))
+        if table == "locations":
+            kind, owner = cells("sets", "kind"), self.sides.arrays(table, "set_id")
+            return zipped(cells(table, "type"), _gathered(kind, owner))
+        before, after = self.sides.count(table)
+        return np.zeros(before, np.int64), np.zeros(after, np.int64)
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
@@ -283,7 +299,28 @@ def _codes_of(sides: Sides, table: str) -> tuple[Array, Array]:
     return out[0], out[1]
 
 
-def _places(keys: Array, number: Array) -> Array:
+def _looked_up(known: Array, wanted: Array, chain: Array) -> Array:
+    """Return the row of each wanted key, -1 where there is none; of several rows each clone gets one in its turn.
+
+    Parameters
+    ----------
+    known
+        Key of each row of the kernels.
+    wanted, chain
+        Key and call chain of each clone.
+    """
+    order, first, number = find(known, wanted)
+    place = np.zeros(len(wanted), np.int64)
+    several = np.flatnonzero(number > 1)
+    if len(several):
+        place[several] = _turns(mixed(chain[several], wanted[several]), number[several])
+    has = np.flatnonzero(number)
+    found = np.full(len(wanted), -1, np.int64)
+    found[has] = order[first[has] + place[has]]
+    return found
+
+
+def _turns(keys: Array, number: Array) -> Array:
     """Say which of several rows of one name each clone is of: they come in order, over and over when unrolled.
 
     Parameters

@@ -51,7 +51,7 @@ def told(found: "Diff") -> Iterator[tuple[str, list[tuple[str, str]]]]:
     order = sorted(range(len(found.findings)), key=lambda k: _rank(found.findings[k]))
     kinds = [_Kind(found, found.findings[k]) for k in order]
     names = found.facts.module_names
-    for module in found.counts["module"].unique().sort().head(MODULES).to_list():
+    for module in found.facts.counts["module"].unique().sort().head(MODULES).to_list():
         lines = [(kind.finding.table, line) for kind in kinds for line in kind.lines(module)]
         if (rest := len(lines) - LINES) > 0:
             lines = [*lines[:LINES], ("...", f"{rest:,} more lines; `summary` has all")]

@@ -116,6 +116,13 @@ def _run(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=("local", "dask"), default="local", help="who works; this version has `local`")
     add("--scheduler", metavar="ADDRESS", help="not available in this version")
     add("--resume", action="store_true", help="not available in this version")
+    add(
+        "--check",
+        type=_checks,
+        default=0,
+        metavar="N",
+        help="execute each module before and after, on N random inputs, and compare what it computes",
+    )
     add("--verify", choices=("none", "ends", "each"), default="none", help="this version has `none`")
     _strict(parser)
     _quiet(parser)
@@ -234,6 +241,10 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def _jobs(text: str) -> int:
     return _at_least_1(text, "workers")
+
+
+def _checks(text: str) -> int:
+    return _at_least_1(text, "random inputs")
 
 
 def _steps(text: str) -> int:

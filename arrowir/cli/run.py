@@ -1,10 +1,12 @@
 """`arrowir run`: a pipeline over modules, and what came of it."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from arrowir import validation
 from arrowir.cli import console, inputs, outputs
 from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
@@ -26,6 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_unavailable(arguments)
     options = _options(arguments.set)
     steps = pipeline.plan_steps(_chosen(arguments.passes), options)
+    shard_id = validation.shard_of(steps) if arguments.check else 0
     sources = inputs.find(arguments.inputs)
     output = Output.for_run(arguments.output, sources, arguments.format)
     output.check_place()
@@ -33,12 +36,19 @@ def run(arguments: argparse.Namespace) -> int:
         given = inputs.load(sources, progress, strict=arguments.strict)
         output.check_inputs(given)
         result = pipeline.run(given.ir, steps, strict=arguments.strict, verify=arguments.verify, progress=progress.at)
+        checks: dict[int, str] = {}
+        if arguments.check:
+            checked = validation.checked(
+                given.ir, result, arguments.check, shard_id=shard_id, strict=arguments.strict, progress=progress.at
+            )
+            result = checked
+            checks.update(checked.checks.statuses)
         messages = (*given.messages, *result.messages)
         diagnostics, rows = table(messages), result.steps
         progress.at("writing", 0, 1)
         with outputs.writing(arguments.output):
             stale = output.write(result.ir, given, diagnostics=diagnostics, steps=rows)
-    modules = inputs.interleaved(given, summary(given, result))
+    modules = inputs.interleaved(given, summary(given, result, checks))
     if arguments.json:
         console.answer(
             console.dump({"modules": modules, "diagnostics": diagnostics.to_dicts(), "steps": rows.to_dicts()})
@@ -74,8 +84,8 @@ def _options(settings: list[tuple[str, str, object]]) -> dict[str, dict[str, Any
     return options
 
 
-def summary(given: Inputs, result: RunResult) -> list[dict[str, Any]]:
-    """Return what the closing table says of each module that was read."""
+def summary(given: Inputs, result: RunResult, checks: Mapping[int, str] | None = None) -> list[dict[str, Any]]:
+    """Return what the closing table says of each module that was read; `checks` is what came of executing it."""
     before, after = pipeline.rows_per_module(given.ir), pipeline.rows_per_module(result.ir)
     inlined = after["call_chains"] - before["call_chains"]
     reserved = reserved_bytes(result.ir) - reserved_bytes(given.ir)
@@ -89,6 +99,7 @@ def summary(given: Inputs, result: RunResult) -> list[dict[str, Any]]:
             "instructions_after": int(after["instructions"][m]),
             "kernels_inlined": int(inlined[m]),
             "bytes_reserved": int(reserved[m]),
+            **({"check": checks[m]} if checks else {}),
         }
         for m, name in enumerate(names)
     ]
@@ -108,12 +119,15 @@ def show(modules: list[dict[str, Any]]) -> None:
     """Print the closing table."""
     shown = modules
     if console.is_terminal(console.sys.stdout) and len(modules) > ROWS:
-        shown = [m for place, m in enumerate(modules) if place < ROWS or m["status"] == "failed"]
-    columns = ("instructions_before", "instructions_after", "kernels_inlined", "bytes_reserved")
-    console.table(
-        ("module", "status", "instructions before", "after", "kernels inlined", "bytes reserved"),
-        [(m["name"], m["status"], *(m.get(c) for c in columns)) for m in shown],
-    )
+        bad = ("failed", "different")
+        shown = [m for place, m in enumerate(modules) if place < ROWS or m["status"] in bad or m.get("check") in bad]
+    columns = ["instructions_before", "instructions_after", "kernels_inlined", "bytes_reserved"]
+    titles = ["module", "status", "instructions before", "after", "kernels inlined", "bytes reserved"]
+    if any("check" in m for m in modules):
+        columns.append("check")
+        titles.append("executed")
+    rows = [(m["name"], m["status"], *(m.get(c) for c in columns)) for m in shown]
+    console.table(titles, [tuple(c.replace("_", " ") if c == "not_executable" else c for c in row) for row in rows])
     if (rest := len(modules) - len(shown)) > 0:
         console.answer(f"... and {console.counted(rest, 'more module')}\n")
     counts = {status: sum(m["status"] == status for m in modules) for status in STATUS}

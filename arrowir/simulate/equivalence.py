@@ -76,10 +76,10 @@ class Equivalence:
     @cached_property
     def statuses(self) -> dict[int, Status]:
         """The worst status of each module by its id: different, else not executable, else equal."""
-        found: dict[int, Status] = {}
+        worst: dict[int, int] = {}
         for c in self.comparisons:
-            found[c.module_id] = max(found.get(c.module_id, "equal"), c.status, key=STATUS.index)
-        return found
+            worst[c.module_id] = max(worst.get(c.module_id, 0), STATUS.index(c.status))
+        return {module_id: STATUS[place] for module_id, place in worst.items()}
 
     @property
     def frame(self) -> "pl.DataFrame":
@@ -102,6 +102,9 @@ class Equivalence:
 def _cells(comparison: Comparison) -> tuple[Any, ...]:
     cells = (getattr(comparison, f.name) for f in fields(Comparison))
     return tuple(list(cell) if isinstance(cell, tuple) else cell for cell in cells)
+
+
+_SIZE = "a number of at least 0"
 
 
 def equivalent(
@@ -175,17 +178,15 @@ def equivalent(
     if type(trials) is not int or trials < 1:
         raise arguments.wrong("`trials`", "a number of at least 1", trials)
     if type(seed) is not int or seed < 0:
-        raise arguments.wrong("`seed`", "a number of at least 0", seed)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
-        raise arguments.wrong("`tolerance`", "a number of at least 0", tolerance)
+        raise arguments.wrong("`seed`", _SIZE, seed)
+    if type(tolerance) not in (int, float) or not tolerance >= 0:
+        raise arguments.wrong("`tolerance`", _SIZE, tolerance)
     arguments.function(progress, "`progress`")
     chosen = list(range(len(before))) if modules is None else arguments.listed(modules, "`modules`", "ids of modules")
     for module_id in chosen:
         before._check_module(module_id)  # pyright: ignore[reportPrivateUsage]
     given = _inputs_of(inputs, len(before))
-    options = _Options(
-        trials, seed, float(tolerance), nonfinite, shard_id, readings_.check(readings or {}), max_steps
-    )
+    options = _Options(trials, seed, float(tolerance), nonfinite, shard_id, readings_.check(readings or {}), max_steps)
     found: list[Comparison] = []
     for number, module_id in enumerate(chosen):
         if progress is not None:
@@ -364,9 +365,8 @@ class _Pair:
                     continue
                 held, other_held = held_dtype(self.before, location), held_dtype(self.after, theirs[key])
                 if len(a) != len(b) or held is not other_held:
-                    raise OptionError(
-                        f"`{key[1]}` has {len(a)} bytes of `{held.name}` before and {len(b)} of `{other_held.name}` after"
-                    )
+                    sizes = f"{len(a)} bytes of `{held.name}` before and {len(b)} of `{other_held.name}` after"
+                    raise OptionError(f"`{key[1]}` has {sizes}")
                 ragged = len(a) % held.size
                 if ragged:
                     held = dtype("uint8")

@@ -1,15 +1,7 @@
-"""Drawing whole modules that can be executed: a caller, kernels that it calls, and kernels that these call.
+"""Drawing whole modules that can be executed: a caller, kernels that it calls, and kernels that these call."""
 
-From the command line, what some hundred of them reach when they are executed:
-
-    python -m arrowir.testing.executable --count 300
-"""
-
-import argparse
 import random
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from arrowir.testing import bir
@@ -163,7 +155,7 @@ class _FunctionDrawer:
     def internal(self, name: str, *, allocated: bool) -> None:
         """Add a tensor of the function's own."""
         s = self.source
-        holds = s.of(("float", "float", "float", "int", "flag", "sum"))
+        holds = s.of(("float", "float", "flag", "int", "flag", "sum"))
         place: Json = {"bank": s.digit(8), "allocated": allocated} if holds == "sum" else {}
         if holds != "sum" and s.chance(60):
             place = {"addr": 64 * s.digit(32), "allocated": allocated}
@@ -229,7 +221,7 @@ class _FunctionDrawer:
         zeros = [*counters, *(calls.counters if calls is not None else [])]
         values = [(name, 0) for name in dict.fromkeys(zeros)]
         values += [(name, s.digit(4)) for name in self.own]
-        values += [(name, s.digit(4)) for name in drawer.trips]
+        values += [(name, s.digit(most + 1)) for name, most in drawer.trips.items()]
         values += [(name, s.digit(4)) for name in (calls.indices if calls is not None else [])]
         rows = [
             drawer.row("RegisterMove", [bir.immediate(value, "int32")], [bir.register_access(name)], "SP")

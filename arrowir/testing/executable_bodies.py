@@ -24,7 +24,7 @@ from arrowir.testing.expressions import symbolic
 
 FLOATS = ("float32", "float32", "bfloat16", "float16")
 INTEGERS = ("int32", "int32", "uint8", "int16", "uint32")
-FLAGS = ("uint8", "int32")
+FLAGS = ("int32", "int32", "uint8")
 INDICES = 4
 """Registers that operands are addressed by hold less than this."""
 COPIES = ("TensorCopy", "GenericCopy", "Load", "Save", "DMACopy")
@@ -88,10 +88,8 @@ class ExecutableDrawer(BodyDrawer):
 
     tensors: list[Tensor] = field(default_factory=list[Tensor])
     shape_loop: Callable[[Json, Axes], None] | None = None
-    in_loop: bool = False
-    """Whether what is drawn next stands in a loop."""
-    trips: list[str] = field(default_factory=list[str])
-    """Registers that say how often loops run; they have to hold less than `INDICES` at the start."""
+    trips: dict[str, int] = field(default_factory=dict[str, int])
+    """Registers that say how often loops run, and what they may hold at most at the start."""
     joined: set[int] = field(default_factory=set[int])
     """Rows, by `id`, that must not be parted from the one behind them."""
 
@@ -104,8 +102,7 @@ class ExecutableDrawer(BodyDrawer):
             if depth and s.chance(25):
                 found += self._some_loop(depth, axes, path)
                 continue
-            self.in_loop = bool(axes)
-            call = self.call() if self.call is not None and s.chance(30) else None
+            call = self.call(bool(path)) if self.call is not None and s.chance(30) else None
             made = [call] if call is not None else self.step(axes)
             for row in made:
                 self._place(row, axes, path)
@@ -122,11 +119,12 @@ class ExecutableDrawer(BodyDrawer):
             return self._do_while(depth, axes, path)
         loop = self._loop(depth, axes, path)
         axis = loop["LoopAxis"]
-        if (axis.get("lb", 0), axis["ub"], axis["stride"]) == (0, INDICES - 1, 1) and s.chance(60):
-            # a register that nothing else changes says how often; it holds less than what the body allows for
-            self.trips.append(s.fresh("t"))
+        if axis.get("lb", 0) == 0 and axis["stride"] == 1 and isinstance(axis["ub"], int) and s.chance(40):
+            # a register that nothing else changes says how often; no more than what the body allows for
+            name = s.fresh("t")
+            self.trips[name] = axis["ub"]
             loop["opcode"] = "DynamicForLoop"
-            loop["DynamicForLoopAxis"] = {**axis, "ub": {"kind": "IntRuntimeValueKind", "regref": self.trips[-1]}}
+            loop["DynamicForLoopAxis"] = {**axis, "ub": {"kind": "IntRuntimeValueKind", "regref": name}}
             del loop["LoopAxis"]
         else:
             self.shape_loop(loop, axes)
@@ -135,11 +133,12 @@ class ExecutableDrawer(BodyDrawer):
     def _do_while(self, depth: int, axes: Axes, path: tuple[Json, ...]) -> list[Json]:
         """Return a loop that a register counts down, and the row that sets it."""
         s = self.source
-        self.trips.append(s.fresh("t"))
-        register = bir.register_access(self.trips[-1])
+        name = s.fresh("t")
+        self.trips[name] = 0
+        register = bir.register_access(name)
         times, one = bir.immediate(1 + s.digit(3), "int32"), bir.immediate(1, "int32")
         row = self.row("DoWhile", [], [], "Unassigned")
-        row["cond"] = {"kind": "IntRuntimeValueKind", "regref": self.trips[-1]}
+        row["cond"] = {"kind": "IntRuntimeValueKind", "regref": name}
         self._place(row, axes, path)
         body = self.rows(s.count(3), depth - 1, axes, (*path, row))
         body.append(self.row("RegisterAlu", [register, one], [register], "SP", op="subtract"))
@@ -328,7 +327,7 @@ class ExecutableDrawer(BodyDrawer):
         if not floats:
             return [self._fill(target, out)]
         x = self.read(floats, size, axes)
-        form = s.digit(9)
+        form = s.digit(10)
         if form == 1:
             return [self.row("TensorScalar", [x], [out], **self._affine(axes))]
         if form == 2:
@@ -341,13 +340,28 @@ class ExecutableDrawer(BodyDrawer):
             ins = [self.read(flags, size, axes), x, self.read(floats, size, axes)]
             return [self.row("Select", ins, [out])]
         if form == 6 and ints:
-            keys = {"accumulator_cmd": "Idle", "reduce_op": "bypass", "reverse_pred": s.chance(30)}
+            keys: Json = {"accumulator_cmd": "Idle", "reduce_op": "bypass", "reverse_pred": s.chance(30)}
             return [self.row("CopyPredicated", [self.read(ints, size, axes), x], [out], **keys)]
         if form == 7:
             ins = [x, self.read(floats, (size[0], 1), axes), self.read(floats, (size[0], 1), axes)]
             keys = {"op0": s.of(("max", "min")), "op1": s.of(("min", "max")), "reverse0": s.chance(30)}
             return [self.row("TensorScalarPtr", ins, [out], **keys, reverse1=False)]
+        if form in (8, 9):
+            loaded = self._indirect(target, out, size, axes)
+            if loaded is not None:
+                return [loaded]
         return [self._copy(x, out)]
+
+    def _indirect(self, target: Tensor, out: Json, size: tuple[int, int], axes: Axes) -> Json | None:
+        """Return a load of rows that begin at the first or second element of a table, where there is one."""
+        kind = target.storage.dtype
+        tables = [t for t in self.sources(target, "float") if t.storage.memory == "DRAM" and t.storage.dtype == kind]
+        tables = [t for t in tables if t.rows * t.width > size[1]]
+        indices = [t for t in self.sources(target, "flag") if t.storage.dtype == "int32"]
+        if not tables or not indices or out["ap"][-1][0] != 1:
+            return None
+        by = [self.read(indices, (size[0], 1), axes)]
+        return self.row("IndirectLoad", [self.whole(self.source.of(tables))], [out], "Pool", indirection_ins=by)
 
     def _copy(self, source: Json, out: Json) -> Json:
         opcode = self.source.of(COPIES)
@@ -472,7 +486,7 @@ class ExecutableDrawer(BodyDrawer):
         """Return a row that writes all of a tensor: a constant, or what an input holds."""
         s = self.source
         known = [tensor for tensor in self.tensors if not tensor.writable and tensor.holds == target.holds]
-        if known and s.chance(65):
+        if known and s.chance(80):
             source = self.access(s.of(known), target.rows, target.width, {}, out=False)
             return self._copy(source, self.whole(target))
         return self._fill(target, self.whole(target))

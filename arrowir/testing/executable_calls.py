@@ -96,14 +96,13 @@ class CallDrawer:
         """The registers that were added."""
         return [*self.counters, *self.indices]
 
-    def draw(self) -> Json | None:
+    def draw(self, in_loop: bool = False) -> Json | None:
         """Return a call-site, or nothing when there are enough, or none can stand here."""
         if self.left <= 0:
             return None
         s = self.source
         # a kernel's loops are unrolled, which takes bodies of one block
-        in_loop = self.in_kernel and self.drawer.in_loop
-        able = [kernel for kernel in self.kernels if not (in_loop and kernel.split)]
+        able = [kernel for kernel in self.kernels if not (in_loop and self.in_kernel and kernel.split)]
         if not able:
             return None
         self.left -= 1
@@ -126,7 +125,6 @@ class CallDrawer:
     def rest(self) -> list[Json]:
         """Return call-sites that have found no place, at least one if there is none."""
         found: list[Json] = []
-        self.drawer.in_loop = False
         while (not self.sites and not self.in_kernel) or self.source.chance(60):
             row = self.draw()
             if row is None:
@@ -215,7 +213,7 @@ class CallDrawer:
             return
         known = row.setdefault(s.of(("func_args", "func_args", "func_outs")), {})
         if isinstance(known, dict):
-            known.update(entries)
+            known.update(dict(entries))
         else:
             known += entries
 
@@ -224,8 +222,8 @@ class CallDrawer:
         outs: list[Json] = row["outs"]
         if s.chance(60 if kernel.allocated else 25):
             row["sb_buf_shape"] = [128, 4096]
-            place = {"addr": 16384 + 64 * s.digit(64), "allocated": (kernel.allocated and kernel.has_sb) or s.chance(50)}
-            outs.append(self._scratch("SB", place))
+            allocated = (kernel.allocated and kernel.has_sb) or s.chance(50)
+            outs.append(self._scratch("SB", {"addr": 16384 + 64 * s.digit(64), "allocated": allocated}))
         elif s.chance(40):
             row["sb_buf_shape"] = [0, 0]
         banks = s.digit(3) if s.chance(30) else 0

@@ -42,6 +42,8 @@ class FlowDrawer:
     kernel: bool = False
     counters: list[str] = field(default_factory=list[str])
     entry_counter: str | None = None
+    at: int = 0
+    """The number of the block that is being drawn."""
 
     def draw(self) -> list[Json]:
         """Return the blocks; all that they need is written in the first one by the caller.
@@ -50,8 +52,11 @@ class FlowDrawer:
         """
         s = self.drawer.source
         # the last block has something, so that a function computes something
-        bodies = [self.drawer.rows(s.count(3) or int(name == self.blocks[-1]), 2) for name in self.blocks]
-        found = [bir.block(name, body) for name, body in zip(self.blocks, bodies, strict=True)]
+        found: list[Json] = []
+        for place, name in enumerate(self.blocks):
+            self.at = place
+            least = int(name == self.blocks[-1])
+            found.append(bir.block(name, self.drawer.rows(s.count(3) or least, 2)))
         for place, block in enumerate(found[:-1]):
             self._end(place, block["instructions"])
         if len(found) > 2 and s.chance(30):
@@ -122,7 +127,7 @@ class FlowDrawer:
         """Cut the body of a loop into blocks, sometimes: with branches over some of it, and with a `Break`."""
         s = self.drawer.source
         body: list[Json] = loop["blocks"][0]["instructions"]
-        if not body or not self.drawer.registers or not s.chance(40):
+        if not body or not self.drawer.registers or not s.chance(70):
             return
         places = self.drawer.places(body)
         first, second = sorted((s.of(places), s.of(places)))
@@ -130,9 +135,10 @@ class FlowDrawer:
         if s.chance(40):
             pieces[1].append(self._row("brk", "Break"))
         pieces[0].append(self.compare(*(("block1", "block2") if s.chance(50) else ("block2", "block1"))))
-        if s.chance(15) and len(self.blocks) > 1:
+        later = self.blocks[self.at + 1 :]
+        if later and s.chance(15):
             # out of all loops
-            pieces[2].append(self.compare(self.blocks[-1], "block3"))
+            pieces[2].append(self.compare(s.of(later), "block3"))
             pieces.append([self.drawer.row("NoOp", [], [])])
         names = [f"block{number}" for number in range(len(pieces))]
         loop["blocks"] = [bir.block(name, rows) for name, rows in zip(names, pieces, strict=True)]

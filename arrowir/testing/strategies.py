@@ -8,6 +8,7 @@ features a document uses is counted by `statistics`.
 `inlinable_documents`         call-sites and kernels, for `inline_nki_kernel`
 `unrollable_documents`        loop nests, for `unroll`
 `reservable_documents`        architectures and placements, for `runtime_memory_reservation`
+`executable_documents`        programs that `air.simulate` can run, for proofs by execution
 `faulty_...`                  pairs of a document with one fault and the code of that fault
 ============================  =================================================================
 """
@@ -22,6 +23,7 @@ from arrowir.testing.call_faults import CALL_FAULTS, HUGE, NEW_EXPRESSIONS, Faul
 from arrowir.testing.drawing import Source
 from arrowir.testing.drawn_bodies import BodyDrawer, draw_storage, storage_set
 from arrowir.testing.drawn_modules import ModuleDrawer
+from arrowir.testing.executable import ExecutableModule, Shape
 from arrowir.testing.features import statistics
 from arrowir.testing.format_documents import DocumentDrawer
 from arrowir.testing.loop_faults import LOOP_FAULTS, FaultContext
@@ -29,6 +31,7 @@ from arrowir.testing.reservable import ReservationDrawer
 
 __all__ = [
     "documents",
+    "executable_documents",
     "faulty_inlinable_documents",
     "faulty_unrollable_documents",
     "inlinable_documents",
@@ -314,3 +317,45 @@ def reservable_documents(draw: st.DrawFn) -> Json:
     ...     assert len(reserved(document)["functions"]) == len(document["functions"])
     """
     return ReservationDrawer(Source(draw)).draw()
+
+
+@st.composite
+def executable_documents(
+    draw: st.DrawFn, *, calls: bool = True, nested: bool = True, blocks: bool = True, unrollable: bool = False
+) -> Json:
+    """Give programs that can be executed: they come to an end, read nothing unwritten, and leave no location.
+
+    One ordinary function and up to three kernels, called several times, by name and by position, also in loops.
+    Tensors of several shapes and dtypes in DRAM, SB and PSUM; accesses to parts, with steps also negative, symbolic,
+    and moved by registers; nested loops, and some whose trips stand in registers; several blocks with branches on
+    registers, back edges that are counted, `Break` and early `Return`; names that clash with those that inlining makes.
+
+    Inputs are meant to be what `arrowir.equivalent` draws: floats of at most 4 in size, integers from 0 to 127.
+
+    Parameters
+    ----------
+    draw : callable
+        Given by Hypothesis.
+    calls : bool
+        Kernels are called.
+    nested : bool
+        Kernels may call kernels.
+    blocks : bool
+        Functions may have several blocks.
+    unrollable : bool
+        Loops have one block each and constant bounds, so that `unroll` takes them.
+
+    Returns
+    -------
+    SearchStrategy of dict
+        The documents.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> @given(executable_documents())
+    ... def test_a_pass(document):
+    ...     before = read(document)
+    ...     assert air.equivalent(before, some_pass(before).ir).ok
+    """
+    return ExecutableModule(Source(draw), Shape(calls, nested, blocks, unrollable)).draw()

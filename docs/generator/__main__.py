@@ -9,7 +9,7 @@ from pathlib import Path
 from arrowir import passes
 from arrowir.passes.options import options_of
 from arrowir.passes.pipeline import DEFAULT
-from docs.generator import api, codes, coverage, examples, picture, rules, tables
+from docs.generator import api, codes, coverage, examples, picture, rules, stages, tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +61,7 @@ REGIONS: dict[str, Callable[..., str]] = {
     "members": tables.members_table,
     "options": options,
     "order": order,
+    "stages": stages.table,
     "rules": lambda *letters: rules.table([r for letter in letters for r in rules.of_group(letter)]),
 }
 """Generated parts of pages, by name; what follows the name are arguments."""

@@ -50,6 +50,7 @@ METHODS = (
     "CheckedRunResult",
     "Equivalence",
     "Simulation",
+    "Diff",
     "Pass",
     "ModuleBuilder",
     "FunctionBuilder",

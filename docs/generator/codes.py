@@ -20,7 +20,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     "rebinding_name": ("R7", "rename one of the two if the JSON is read again; ids and Parquet are not affected"),
     "internal_error": ("O9", "report it, with the module; the other modules of the batch are done"),
     "too_many_instructions": ("O6", "raise `max_instructions`, or split the module"),
-    "not_supported": ("N1, N13, U2", "see the limits of the pass on its page"),
+    "not_supported": ("N1, N3, U2, U7", "see the limits of the pass on its page"),
     "unknown_arch": ("M2, N8", "write a known `arch`; see the list of architectures"),
     "single_function_required": ("M1, O8", "run the pass before modules are linked, or leave it out"),
     "arch_below_30": ("M2", "nothing: these architectures need no region"),

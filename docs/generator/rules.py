@@ -88,10 +88,8 @@ RULES: dict[str, str] = {
 """What each rule says, in short."""
 
 LIMITS: dict[str, str] = {
-    "N1": "a kernel that calls kernels is refused in this version (`not_supported`)",
-    "N13": "in this version such a kernel is refused (`not_supported`)",
+    "N3": "in this version the copy is unrolled; generic indirect accesses and constants in it stay as they are",
     "N17": "in this version the file is left alone",
-    "N20": "it is about bodies of several blocks, which this version refuses",
     "P2": "in this version never",
 }
 """Where this version falls short of a rule, and what it does instead."""

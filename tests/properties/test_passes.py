@@ -26,10 +26,16 @@ from tests.single_pass import Json, frozen, read, written
 few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 fewer = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 many = settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+most = settings(max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
 
 positions = st.sampled_from([None, None, True, False])
-call_modules = st.one_of(inlinable_documents(), faulty_inlinable_documents().map(lambda pair: pair[0]))
-modules = st.one_of(call_modules, inlinable_documents(), reservable_documents())
+plain_documents = inlinable_documents()
+# Kernels of several blocks that call each other; mixed with the plain ones, in which less meets less.
+large_documents = inlinable_documents(multi_block=True, nested=True)
+call_documents = st.one_of(plain_documents, large_documents)
+faulty_pairs = st.one_of(faulty_inlinable_documents(), faulty_inlinable_documents(multi_block=True, nested=True))
+call_modules = st.one_of(call_documents, faulty_pairs.map(lambda pair: pair[0]))
+modules = st.one_of(call_modules, call_documents, reservable_documents())
 
 # Columns by which rows name other rows, and the tables that they stand in.
 KEYS = {
@@ -92,13 +98,21 @@ def check_inlining(document: Json, allocated: bool | None, shard_id: int) -> Non
     assert provenance(result.ir) == wanted.provenance
 
 
-@given(inlinable_documents(), positions, st.integers(0, 3))
+@given(plain_documents, positions, st.integers(0, 3))
 @few
 def test_n1_to_n19_inlining_agrees_with_the_oracle(document: Json, allocated: bool | None, shard_id: int) -> None:
     check_inlining(document, allocated, shard_id)
 
 
-@given(faulty_inlinable_documents(), positions)
+@given(large_documents, positions, st.integers(0, 3))
+@few
+def test_n1_n13_n20_blocks_and_nesting_agree_with_the_oracle(
+    document: Json, allocated: bool | None, shard_id: int
+) -> None:
+    check_inlining(document, allocated, shard_id)
+
+
+@given(faulty_pairs, positions)
 @few
 def test_n1_to_n9_faults_are_found_as_the_oracle_finds_them(pair: tuple[Json, str], allocated: bool | None) -> None:
     document, _ = pair
@@ -109,8 +123,8 @@ def test_n1_to_n9_faults_are_found_as_the_oracle_finds_them(pair: tuple[Json, st
 
 @pytest.mark.slow
 @given(call_modules, positions, st.integers(0, 3))
-@many
-def test_n1_to_n19_inlining_agrees_with_the_oracle_at_length(
+@most
+def test_n1_to_n20_inlining_agrees_with_the_oracle_at_length(
     document: Json, allocated: bool | None, shard_id: int
 ) -> None:
     check_inlining(document, allocated, shard_id)
@@ -183,6 +197,12 @@ def batches(draw: st.DrawFn, most: int) -> tuple[list[Json], list[int]]:
     return documents, draw(st.permutations(range(len(documents))))
 
 
+@given(st.lists(large_documents, min_size=2, max_size=5), positions)
+@fewer
+def test_o5_a_batch_of_blocks_and_nesting_is_its_modules(documents: list[Json], allocated: bool | None) -> None:
+    check_batch(documents, list(range(len(documents))), air.passes.InlineNkiKernel(allocated=allocated))
+
+
 @given(batches(4), steps)
 @fewer
 def test_o5_a_batch_is_its_modules_in_any_order(batch: tuple[list[Json], list[int]], step: Pass) -> None:
@@ -247,14 +267,14 @@ def check_names(document: Json) -> None:
         assert keys(again) == keys(result.ir)
 
 
-@given(inlinable_documents())
+@given(call_documents)
 @few
 def test_r6_names_stay_unique_and_every_name_finds_its_row(document: Json) -> None:
     check_names(document)
 
 
 @pytest.mark.slow
-@given(inlinable_documents())
+@given(call_documents)
 @many
 def test_r6_names_stay_unique_and_every_name_finds_its_row_at_length(document: Json) -> None:
     check_names(document)

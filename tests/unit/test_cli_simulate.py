@@ -91,13 +91,13 @@ def test_a_module_that_cannot_be_executed_fails_alone(tmp_path: Path, values: Pa
     made = build.module()
     main = made.function()
     main.input("x", (2, 3))
-    main.add("CustomOp", name="odd")
+    main.add("Dropout", name="odd")
     made.ir().write_json(tmp_path / "bad.json")
     good = module(tmp_path, "good")
     done = run("simulate", tmp_path / "bad.json", good, "--input", f"x={values}", "-o", tmp_path / "out", "--json")
     assert done.code == 1
     assert [m["status"] for m in json.loads(done.out)["modules"]] == ["failed", "simulated"]
-    assert "error[simulation_error]: bad: the opcode `CustomOp` is not modelled (instruction `odd`" in done.error
+    assert "error[simulation_error]: bad: the opcode `Dropout` is not modelled" in done.error
 
 
 def test_names_of_outputs_stay_within_the_folder(tmp_path: Path, run: Run) -> None:

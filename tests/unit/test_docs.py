@@ -16,7 +16,7 @@ import arrowir as air
 from arrowir import diagnostics, passes, schema
 from arrowir.cli import parser
 from docs.generator import __main__ as generator
-from docs.generator import api, codes, examples, picture, rules
+from docs.generator import api, codes, examples, picture, rules, stages
 from docs.generator.tables import MORE
 
 ROOT = Path(__file__).parents[2]
@@ -186,6 +186,32 @@ def test_rules_that_the_code_names_are_listed_and_have_tests() -> None:
         for found in named_in.findall(read(path)):
             assert set(re.findall(r"[A-Z]\d+", found)) <= rules.RULES.keys(), f"{named(path)}: rules {found}"
     assert set(rules.RULES) - rules.files_by_rule().keys() - rules.LIMITS.keys() == set()
+
+
+@pytest.mark.parametrize("stage", stages.STAGES, ids=lambda stage: stage.letter)
+def test_what_the_table_of_stages_names_exists(stage: stages.Stage) -> None:
+    assert stage.rules
+    assert set(stage.rules) <= rules.RULES.keys()
+    assert stage.operations
+    for operation in stage.operations:
+        module, _, path = operation.partition(":")
+        thing: object = import_module(f"arrowir.{module}")
+        for name in path.split("."):
+            thing = getattr(thing, name)
+        assert callable(thing), operation
+    assert stage.tests
+    for test in stage.tests:
+        file, _, name = test.partition("::")
+        assert re.search(rf"^def {name}\(", read(ROOT / "tests" / file), re.MULTILINE), f"there is no test `{test}`"
+    # Each rule of a stage is named by one of its tests.
+    named_by = {word.upper() for test in stage.tests for word in test.partition("::test_")[2].split("_")}
+    assert set(stage.rules) <= named_by, set(stage.rules) - named_by
+
+
+def test_the_table_of_stages_is_complete_and_on_the_page() -> None:
+    assert [stage.letter for stage in stages.STAGES if len(stage.letter) == 1] == list("abcdefgh")
+    assert len({stage.letter for stage in stages.STAGES}) == len(stages.STAGES)
+    assert stages.table() in read(DOCS / "passes" / "inline_nki_kernel.md")
 
 
 # -- pages as pages ----

@@ -1,4 +1,4 @@
-"""Listings of three small modules before and after the passes."""
+"""Listings of small modules before and after the passes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +78,55 @@ def test_provenance_three_deep_in_split_blocks(golden: Callable[[str, str], None
     golden("nested_diff", f"{air.diff(ir, result.ir)}\n")
 
 
-@pytest.mark.parametrize(("name", "module"), [("example", example), ("chained", chained)])
+def branching() -> air.IR:
+    """Return a call of a kernel that goes round a block and leaves early, between two instructions of a block."""
+    module = build.module(arch="gen3")
+    main = module.function("sg0000")
+    x, y = main.input("x", (128, 64)), main.output("y", (128, 64))
+    halve = module.kernel("halve")
+    a, c = halve.input("a", (128, 64)), halve.output("c", (128, 64))
+    tile, left = halve.sb("tile", (128, 64)), halve.register("left")
+    halve.block("entry")
+    load = halve.add("Load", [a], [tile], name="load")
+    halve.compare(left, "IS_EQIMM", 0, "done", "again", name="nothing", after=[load])
+    halve.block("again")
+    once = halve.add("TensorScalar", [tile], [tile], name="once", op0="mult", const0=0.5, reverse0=False,
+                     op1="bypass", const1=0.0, reverse1=False, after=[load])  # fmt: skip
+    halve.compare(left, "IS_GTIMM", 0, "again", "save", name="more", after=[once])
+    halve.block("done")
+    halve.add("Return", name="leave", after=[load])
+    halve.block("save")
+    halve.add("Save", [tile], [c], name="save", after=[once])
+    first = main.add("NoOp", name="first")
+    call = main.call(halve, {a: x}, {c: y}, name="call", after=[first])
+    main.add("NoOp", name="last", after=[call])
+    return module.ir()
+
+
+def stacked() -> air.IR:
+    """Return a call of a kernel that calls another one in a loop, with a scratchpad at each level."""
+    module = build.module(arch="gen3")
+    main = module.function("sg0000")
+    x, y, pad = main.input("x", (128, 64)), main.output("y", (128, 64)), main.sb("pad", (128, 512), addr=4096)
+    inner = module.kernel("scale")
+    a, c, tile = inner.input("a", (128, 64)), inner.output("c", (128, 64)), inner.sb("tile", (128, 64), addr=64)
+    load = inner.add("Load", [a], [tile], name="load")
+    inner.add("Save", [tile], [c], name="save", after=[load])
+    outer = module.kernel("twice")
+    b, d, buffer = outer.input("b", (128, 64)), outer.output("d", (128, 64)), outer.dram("buffer", (128, 64))
+    space = outer.sb("space", (128, 256), addr=1024)
+    first = outer.call(inner, {a: b}, {c: buffer}, name="in", scratch=[space])
+    with outer.loop(0, 2, name="loop"):
+        outer.call(inner, {a: buffer}, {c: d}, name="out", scratch=[space], after=[first])
+    call = main.call(outer, {b: x}, {d: y}, name="call", scratch=[pad])
+    main.add("NoOp", name="end", after=[call])
+    return module.ir()
+
+
+MODULES = [("example", example), ("chained", chained), ("branching", branching), ("stacked", stacked)]
+
+
+@pytest.mark.parametrize(("name", "module"), MODULES)
 def test_listings_before_and_after_the_run(
     name: str, module: Callable[[], air.IR], golden: Callable[[str, str], None]
 ) -> None:

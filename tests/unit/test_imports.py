@@ -47,7 +47,8 @@ SIDEWAYS = {("verify", "analyse"), ("library", "build"), ("build", "formats"), (
 # `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results
 # of passes have notebook displays in the same way.
 FACADE = "ir"
-LAZY = {("passes", "display"), ("analyse", "display"), ("passes", "formats")}  # rule R7 is about names as they would be written
+# Rule R7 is about names as they would be written.
+LAZY = {("passes", "display"), ("analyse", "display"), ("passes", "formats")}
 # The public names, bound lazily to wherever they live.
 PUBLIC = "__init__"
 

@@ -87,7 +87,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_names_that_do_not_exist_yet_are_not_offered() -> None:
-    for name in ("verify", "simulate", "diff", "occupancy", "hazards"):
+    for name in ("verify", "occupancy", "hazards"):
         assert not hasattr(air, name)
         assert name not in dir(air)
 

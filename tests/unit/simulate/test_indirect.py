@@ -400,6 +400,40 @@ def test_generic_symbolic_addresses() -> None:
     assert same(bench.run()["table"], added(table, [28, 8, 28], rows))
 
 
+def test_symbolic_addresses_in_sb_step_by_whole_partitions() -> None:
+    table = some((4, 6))
+    bench = Bench()
+    a, i = bench.given("table", table), bench.given("index", coded([[3], [1]], "int32"))
+    source = a.at(pattern=[(12, 2), (1, 4)], addrs=[argument(), 2], dtype="uint16")
+    bench.add("GenericIndirectLoad", [source, i], [bench.output("out", (2, 4), "uint16")], indirect_dims=["W"])
+    assert np.array_equal(bench.run()["out"], table.view(np.uint16)[[3, 1], 2:6])
+
+
+def test_a_row_is_left_out_when_one_of_its_indices_is() -> None:
+    table = some((4, 6))
+    bench = Bench()
+    a, out = bench.given("table", table, memory="DRAM"), bench.output("out", (3, 1), fill=7)
+    i, j = bench.given("i", coded([[-1], [2], [3]], "int64")), bench.given("j", coded([[0], [-1], [5]], "int64"))
+    source = a.at(pattern=[(6, 3), (1, 1)], addrs=[argument(1), argument(2)])
+    bench.add("GenericIndirectLoad", [source, i, j], [out], indirect_dims=["W", "Z"])
+    assert bench.run()["out"].tolist() == [[7], [7], [table[3, 5]]]
+    bench.add("GenericIndirectLoad", [a.access([(6, 4), (6, 1), (6, 1), (1, 6)]), i], [out], indirect_dims=["W"])
+    with pytest.raises(SimulationError, match="3 indices mean 18 elements, and `out 0` has 3"):
+        bench.run()
+
+
+def test_an_element_that_lies_in_two_partitions_is_a_choice() -> None:
+    table = np.arange(12, dtype=np.uint16).reshape(4, 3)
+    bench = Bench()
+    a, i = bench.given("table", table), bench.given("index", coded([[1]], "int32"))
+    out = bench.output("out", (1, 1), "uint32")
+    source = a.at(pattern=[(1, 1), (1, 1)], addrs=[argument(), 0], dtype="uint32")
+    bench.add("GenericIndirectLoad", [source, i], [out], indirect_dims=["W"])
+    assert bench.run(readings={"partition_crossing": "linear"})["out"].view(np.uint16).tolist() == [[2, 3]]
+    with pytest.raises(SimulationError, match="`in 0` runs over the end of a partition of `table`"):
+        bench.run()
+
+
 GENERIC_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"indirect_dims": []}, "must be one less than instruction argument number; found 0 for 1 operands"),
     ({"indirect_dims": ["W", "Z"]}, "must be one less than instruction argument number; found 2 for 1 operands"),

@@ -232,6 +232,16 @@ def test_what_was_never_written_is_not_gathered() -> None:
     assert ones.view(np.uint32).tolist() == [[0] * 3, [0xFFFFFFFF] * 3]
 
 
+def test_rows_that_are_left_out_need_not_be_written() -> None:
+    bench = Bench()
+    tile, out = bench.function.tensor("tile", "DRAM", (4, 3), "float32"), bench.output("out", (2, 3), fill=7)
+    index = bench.given("index", np.array([[9], [3]], np.uint32))
+    bench.add("Memset", [], [tile[3:, :]], mode="Const", constant=0)
+    source = tile.access([(3, 2), (1, 3)], dynamic_ap_info=dynamic(4))
+    bench.add("DMACopy", [source, index], [out], mode="Copy", oob_is_err=False)
+    assert bench.run()["out"].tolist() == [[7] * 3, [0] * 3]
+
+
 # -- scatters ----
 
 
@@ -572,6 +582,8 @@ def test_rows_beyond_the_limit_are_left_out_of_a_transpose_at_its_end() -> None:
         gathered_transpose([*[99] * 16, *range(16)], oob_is_err=False)
     with pytest.raises(SimulationError, match="non-OOB indices must be a multiple of 16, but it is 15"):
         gathered_transpose([*range(15), 99], oob_is_err=False)
+    with pytest.raises(SimulationError, match="non-OOB indices must be a multiple of 16, but it is 24"):
+        gathered_transpose(range(24))
     with pytest.raises(SimulationError, match="only supports TransposeOps::XZYW, but it is XYZW"):
         gathered_transpose(range(16), op="XYZW")
 
