@@ -209,7 +209,10 @@ class _FunctionChecker:
                     axis: Json = row.get("LoopAxis") or {"name": "", "lb": 0, "ub": 1, "stride": 1}
                     lower, upper, stride = (evaluate(axis.get(key, 0), {}) for key in ("lb", "ub", "stride"))
                     values = range(lower, upper, stride or 1)
-                    self._blocks(row["blocks"], {**axes, axis["name"]: values}, levels)
+                    inner = {**axes, axis["name"]: values}
+                    if "DynamicForLoopAxis" in row:  # what is not known has no values that could be checked
+                        inner[row["DynamicForLoopAxis"]["name"]] = range(0)
+                    self._blocks(row["blocks"], inner, levels)
 
     def _instruction(self, row: Json, axes: Axes, levels: list[set[str]]) -> None:
         where = row.get("name", row["opcode"])

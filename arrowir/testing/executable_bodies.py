@@ -203,10 +203,10 @@ class ExecutableDrawer(BodyDrawer):
         first_row, first = tensor.rows - spread, pitch - (high - low)  # how many places there are to begin at
         pattern = [[step * pitch, rows], *free]
         form = s.digit(16)
-        if form >= 12 or (axes and form >= 5):
+        if form >= 12 or (axes and form >= 6):
             return self._symbolic_at(tensor, pattern, first_row, first, -low, axes)
-        if form >= 9 and self.registers:
-            made = self._moving(tensor, pattern, first_row, first, -low, axes)
+        if form >= 9 - 5 * bool(axes) and self.registers:
+            made = self._moving(tensor, pattern, first_row, first, -low)
             if made is not None:
                 return made
         offset = s.digit(first_row) * pitch + s.digit(first) - low
@@ -268,9 +268,7 @@ class ExecutableDrawer(BodyDrawer):
             found.insert(0, index)
         return found
 
-    def _moving(
-        self, tensor: Tensor, pattern: Pattern, first_row: int, first: int, least: int, axes: Axes
-    ) -> Json | None:
+    def _moving(self, tensor: Tensor, pattern: Pattern, first_row: int, first: int, least: int) -> Json | None:
         """Return an access that registers move, where there is room for that."""
         s, storage = self.source, tensor.storage
         by_row = first_row >= INDICES and s.chance(50)
@@ -292,8 +290,8 @@ class ExecutableDrawer(BodyDrawer):
                 is_regloc_offset=True,
             )
         value: Json = {"kind": "IntRuntimeValueKind", "regref": register}
-        if axes and s.chance(40):
-            value = self.bounded(axes, INDICES)
+        if s.chance(40):
+            value = {"kind": "AffExprKind", "terms": [{"coeff": 1, "idx": value}], "c": 0}
         where = {"aff_expr": [{"coef": unit, "offset_expr": value}], "c": 0}
         where |= {"indirect_dim": 0 if by_row else 3, "indirect_dim_max_index": INDICES}
         return self._at(tensor, pattern, start, dynamic_ap_info=where)

@@ -179,12 +179,14 @@ class CallDrawer:
         by_name = [s.chance(60) for _ in formals]
         named = {actual.storage.name for actual, name in zip(actuals, by_name, strict=True) if name}
         entries: list[list[str]] = []
+        sizes: list[int] = []
         operands: list[Json] = []
         for formal, actual in zip(formals, actuals, strict=True):
             one, other = formal.storage, actual.storage
             if other.name in named:
                 left = one.set_name if s.chance(25) else one.name
                 entries.append([left, other.set_name if s.chance(25) else other.name])
+                sizes.append(other.size)
             if other.name not in named or s.chance(60):
                 if role == "ins" and s.chance(8):
                     operands.append(bir.immediate(1, "int32"))
@@ -192,7 +194,8 @@ class CallDrawer:
         row[role] = operands
         if entries and s.chance(8):
             # the last entry of a parameter counts
-            entries.insert(0, [entries[-1][0], s.of([entry[1] for entry in entries])])
+            alike = [entry[1] for entry, size in zip(entries, sizes, strict=True) if size == sizes[-1]]
+            entries.insert(0, [entries[-1][0], s.of(alike)])
         pairs = s.chance(30) or len({entry[0] for entry in entries}) < len(entries)
         if entries or s.chance(20):
             row[key] = entries if pairs else dict(entries)

@@ -132,7 +132,7 @@ class FlowDrawer:
         places = self.drawer.places(body)
         first, second = sorted((s.of(places), s.of(places)))
         pieces = [body[:first], body[first:second], body[second:]]
-        if s.chance(40):
+        if s.chance(65):
             pieces[1].append(self._row("brk", "Break"))
         pieces[0].append(self.compare(*(("block1", "block2") if s.chance(50) else ("block2", "block1"))))
         later = self.blocks[self.at + 1 :]

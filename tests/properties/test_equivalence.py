@@ -99,7 +99,8 @@ def test_u5_the_shard_of_the_passes_is_that_of_the_execution() -> None:
     passes = ["unroll", air.passes.InlineNkiKernel(allocated=None)]
     options = {"unroll": {"shard_id": 3}, "inline_nki_kernel": {"shard_id": 3}}
     result = air.run(ir, passes, options=options, check=1)
-    assert result.ok and result.checks.ok
+    assert result.ok
+    assert result.checks.ok
     # with another one some modules compute something else, so the comparison does look at it
     assert "different" in air.equivalent(ir, result.ir, trials=1, shard_id=0).statuses.values()
     with pytest.raises(air.OptionError, match="different shards"):

@@ -233,3 +233,12 @@ def test_n18_all_else_stays() -> None:
     expected["functions"][1] = document["functions"][1] | {"blocks": made["blocks"]}
     assert outcome.doc == expected
     assert list(outcome.doc) == list(document)
+
+
+def test_n16_a_continuation_has_no_provenance_though_nothing_else_was_made() -> None:
+    """The body's open ends are all branches of its own, so that closing it makes no instruction."""
+    document = in_blocks(block("b1", op("J", "UnconditionalBranch", target="b2")), block("b2", op("R", "Return")))
+    blocks = inline(document).ir.blocks
+    kept = blocks.filter(blocks["name"].str.ends_with("_continuation"))
+    assert kept["original_name"].to_list() == [None]
+    assert kept["call_chain_id"].to_list() == [None]

@@ -448,18 +448,17 @@ def _made_rows(batch: Extended, bodies: Bodies, body: Array) -> tuple[Array, Arr
 
 
 def _without_provenance(edit: Edit, todo: Inlining, rows: Array) -> None:
-    """Let rows that are no clones have none (rule N16): what bodies were closed with."""
-    if not len(rows):
-        return
-    edit.settle("instructions", "call_chain_id", rows, np.full(len(rows), -1))
-    edit.forget("instructions", todo.batch.made)
+    """Let what bodies were closed with have none (rule N16): some instructions, and the continuation."""
+    if len(rows):
+        edit.settle("instructions", "call_chain_id", rows, np.full(len(rows), -1))
+        edit.forget("instructions", todo.batch.made)
     runs = edit.runs["blocks"]
-    body = todo.body
-    last = np.flatnonzero((runs.copy > 0) & (runs.length > 0))
-    last = last[todo.bodies.split[body[runs.copy[last] - 1]]]
-    at = runs.begins[1:][last] - 1
-    edit.settle("blocks", "call_chain_id", at, np.full(len(at), -1))
-    edit.forget("blocks", np.unique(runs.start[last] + runs.length[last] - 1))
+    last = np.flatnonzero(runs.copy > 0)
+    last = last[todo.bodies.split[todo.body[runs.copy[last] - 1]]]
+    if len(last):
+        at = runs.begins[1:][last] - 1
+        edit.settle("blocks", "call_chain_id", at, np.full(len(at), -1))
+        edit.forget("blocks", np.unique(runs.start[last] + runs.length[last] - 1))
 
 
 def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
