@@ -64,6 +64,14 @@ class ExecutableModule:
     def __init__(self, source: Source, shape: Shape) -> None:
         self.source, self.shape = source, shape
         self.version = source.of((2, 2, 2, 1))
+        # few of each, so that parameters fit many tensors
+        self.shapes = [source.of(SHAPES) for _ in range(1 + source.digit(3))]
+        self.dtypes = {
+            "float": [source.of(FLOATS) for _ in range(1 + source.digit(2))],
+            "int": [source.of(INTEGERS)],
+            "flag": [source.of(FLAGS)],
+            "sum": ["float32"],
+        }
         self.kernels: list[Kernel] = []
 
     def draw(self) -> Json:
@@ -124,7 +132,7 @@ class ExecutableModule:
         calls = None
         if self.kernels:
             calls = CallDrawer(s, self.kernels, made.drawer, made.allocations, s.between(1, 5), in_kernel=False)
-        names = [f"{s.of(('Block', 'B', 'call0_B'))}{number}" for number in range(1 + s.digit(4))]
+        names = [f"{s.of(('Block', 'B', 'call0_B'))}{number}" for number in range(1 + s.digit(5))]
         blocks = made.blocks(self.shape.blocks and s.chance(60), calls, names, None)
         if calls is not None:
             calls.clashes(blocks)
@@ -144,9 +152,9 @@ class _FunctionDrawer:
         """Add a tensor."""
         s = self.source
         sort = holds or s.of(("float", "float", "float", "int"))
-        dtype = s.of({"float": FLOATS, "int": INTEGERS, "flag": FLAGS, "sum": ("float32",)}[sort])
+        dtype = s.of(self.module.dtypes[sort])
         memory = "PSUM" if sort == "sum" else s.of(("DRAM", "SB")) if "addr" not in place else "SB"
-        shape = s.of(PSUM_SHAPES if sort == "sum" else SHAPES)
+        shape = s.of(PSUM_SHAPES if sort == "sum" else self.module.shapes)
         storage = Storage(name, f"{name}_set", memory, shape, dtype, pitch_bytes(shape, dtype))
         self.allocations.append(storage_set(s, storage, kind, **place))
         self.drawer.tensors.append(Tensor(storage, sort, writable))
@@ -172,7 +180,7 @@ class _FunctionDrawer:
         """Draw the blocks."""
         s, drawer = self.source, self.drawer
         if not names:
-            names = [f"B{number}" for number in range(2 + s.digit(3))]
+            names = [f"B{number}" for number in range(2 + s.digit(4))]
         names = list(dict.fromkeys(names)) if several else names[:1]
         if entry_counter is not None and len(names) < 2:
             names.append("B9")
@@ -192,7 +200,7 @@ class _FunctionDrawer:
         entry, begin = found[0]["instructions"], self._begin(calls, flow.counters)
         entry[:0] = begin
         drawer.placed += [Placed(row, (), ()) for row in begin]
-        if self.in_kernel and len(found) == 1 and s.chance(15):
+        if self.in_kernel and len(found) == 1 and s.chance(25):
             self._return_early(entry)
         drawer.add_edges()
         known = [*drawer.registers, *drawer.trips, *flow.counters, *([entry_counter] if entry_counter else [])]
@@ -205,13 +213,17 @@ class _FunctionDrawer:
         s, drawer = self.source, self.drawer
         kinds = {item["name"]: item.get("kind") for item in self.allocations}
         at = len(end) - bool(end and end[-1]["opcode"] == "Return")
-        for target in drawer.tensors:
-            if kinds.get(target.storage.set_name) in OUTPUT_KINDS and s.chance(80):
-                rows = drawer.write(target, {})
-                drawer.placed += [Placed(row, (), ()) for row in rows]
-                drawer.joined.update(map(id, rows[:-1]))
-                end[at:at] = rows
-                at += len(rows)
+        outputs = [t for t in drawer.tensors if kinds.get(t.storage.set_name) in OUTPUT_KINDS]
+        steps = [drawer.write(target, {}) for target in outputs if s.chance(50)]
+        for source in drawer.tensors:
+            able = [t for t in outputs if t.holds == "float" or source.holds in ("int", "flag")]
+            if source.writable and source not in outputs and able and s.chance(85):
+                steps.append(drawer.fold(s.of(able), source))
+        for rows in steps:
+            drawer.placed += [Placed(row, (), ()) for row in rows]
+            drawer.joined.update(map(id, rows[:-1]))
+            end[at:at] = rows
+            at += len(rows)
 
     def _begin(self, calls: CallDrawer | None, counters: list[str]) -> list[Json]:
         """Return rows that write all that the function reads and that its caller has not written."""

@@ -99,7 +99,7 @@ class ExecutableDrawer(BodyDrawer):
         for _ in range(count):
             s = self.source
             s.begin()
-            if depth and s.chance(25):
+            if depth and s.chance(40 if axes else 25):
                 found += self._some_loop(depth, axes, path)
                 continue
             call = self.call(bool(path)) if self.call is not None and s.chance(30) else None
@@ -449,6 +449,22 @@ class ExecutableDrawer(BodyDrawer):
         depth = 1 + s.digit(6)
         ins = [self.read(floats, (depth, size[1]), axes), self.read(floats, (depth, size[0]), axes)]
         return [self.row("Matmult", ins, [out], "PE", accumulation_flag=self.small(axes, 3))]
+
+    def fold(self, target: Tensor, source: Tensor) -> list[Json]:
+        """Return rows that mix elements of one tensor into another, so that what it holds is seen there."""
+        size = min(source.rows, target.rows), min(source.width, target.width)
+        out, x = self.access(target, *size, {}, out=True), self.access(source, *size, {}, out=False)
+        both = [copy.deepcopy(out), x]
+        if target.holds == "int":
+            return [self.row("TensorTensor", both, [out], "Pool", op="bitwise_xor")]
+        if source.holds == "sum":
+            keys = {"func": "Tanh", "scale": 0.0625, "acc": "Idle", "alpha": 0.0}
+            return [self.row("Activation", [x], [out], "Activation", **keys)]
+        # at most 8 or 131, and then 4
+        factor = 0.5 if source.holds == "float" else 0.03
+        half = self._scalar("mult", factor, "bypass", 0.0)
+        mixed = self.row("TensorTensor", both, [out], op="subtract" if source.holds == "float" else "add")
+        return [mixed, self.row("TensorScalar", [copy.deepcopy(out)], [copy.deepcopy(out)], **half)]
 
     # -- registers ----------------------------------------------------------------------------------------------------
 

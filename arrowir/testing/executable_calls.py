@@ -192,7 +192,7 @@ class CallDrawer:
                     operands.append(bir.immediate(1, "int32"))
                 operands.append(self.drawer.whole(actual))
         row[role] = operands
-        if entries and s.chance(8):
+        if entries and s.chance(15):
             # the last entry of a parameter counts
             alike = [entry[1] for entry, size in zip(entries, sizes, strict=True) if size == sizes[-1]]
             entries.insert(0, [entries[-1][0], s.of(alike)])

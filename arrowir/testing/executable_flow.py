@@ -84,8 +84,9 @@ class FlowDrawer:
         form = s.digit(10)
         if len(later) == 1 and self.entry_counter is not None:
             self._back(rows, self.entry_counter, self.blocks[0], later[0])
-        elif form in (1, 2, 3, 4) and self.drawer.registers:
-            rows.append(self.compare(s.of(later), s.of(later)))
+        elif form in (1, 2, 3, 4) and self.drawer.registers and len(later) > 1:
+            yes = s.digit(len(later))
+            rows.append(self.compare(later[yes], later[(yes + 1 + s.digit(len(later) - 1)) % len(later)]))
         elif form in (5, 6) and place:
             self.counters.append(s.fresh(f"n_{self.drawer.prefix}"))
             self._back(rows, self.counters[-1], s.of(self.blocks[1 : place + 1]), later[0])

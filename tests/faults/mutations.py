@@ -166,11 +166,11 @@ def _with(spliced: Any, **tables: Any) -> Any:
 
 def _slots_swapped(spliced: Any, *_: Any) -> Any:
     branches = spliced.ir.tables["branches"]
-    slot, mine = branches["slot"].copy(), _clones(spliced.ir, "branches")
-    yes, no = vocab.BRANCH_SLOTS.code("on_true"), vocab.BRANCH_SLOTS.code("on_false")
-    slot[mine & (branches["slot"] == yes)] = no
-    slot[mine & (branches["slot"] == no)] = yes
-    return _with(spliced, branches=branches.replace(slot=slot))
+    target, mine = branches["block_id"].copy(), _clones(spliced.ir, "branches")
+    for row in np.flatnonzero(mine & (branches["slot"] == vocab.BRANCH_SLOTS.code("on_true"))).tolist():
+        same = np.flatnonzero(branches["instruction_id"] == branches["instruction_id"][row])
+        target[same] = branches["block_id"][same[::-1]]
+    return _with(spliced, branches=branches.replace(block_id=target))
 
 
 def _to_the_first_copy(spliced: Any, *_: Any) -> Any:
@@ -296,7 +296,7 @@ def _edges_lost(spliced: Any, *_: Any) -> Any:
     edges = spliced.ir.tables["dependencies"]
     on = edges["on_instruction_id"].copy()
     chain = spliced.ir.tables["instructions"]["call_chain_id"]
-    crossing = (on >= 0) & (chain[edges["instruction_id"]] != chain[np.maximum(on, 0)])
+    crossing = (edges["relation"] == vocab.RELATION_PLAIN) & (on >= 0) & (chain[edges["instruction_id"]] != chain[np.maximum(on, 0)])
     on[crossing] = edges["instruction_id"][crossing]
     return _with(spliced, dependencies=edges.replace(on_instruction_id=on))
 
@@ -404,12 +404,11 @@ def _not_moved(made: IR, step: Any, ir: IR, plan: Any) -> IR:
 
 INLINE, SPLICE = "arrowir.passes.inline_nki_kernel", f"{INLINING}.splice"
 BODIES, ITERATIONS = f"{INLINING}.kernel_bodies:Bodies", f"{UNROLLING}.iterations:Iterations"
-SPLICED = (INLINE, f"{INLINING}.canonical")
-"""Where bodies are put in place of call-sites: in callers, and in kernels that call kernels."""
 
 
-def _spliced(change: Change) -> tuple[tuple[str, str, Change], ...]:
-    return tuple((place, "splice", change) for place in SPLICED)
+def _spliced(change: Change) -> tuple[str, str, Change]:
+    """Change what comes of putting bodies in place of the call-sites of ordinary functions."""
+    return INLINE, "splice", change
 
 
 def _inline(name: str, rule: str, fault: str, *patches: Any, caught: Catcher = "execution") -> Mutation:
@@ -433,12 +432,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     _inline("one_after_the_other", "N5", "parameters are replaced one after the other, so that names are captured",
             (INLINE, "bind", _one_after_the_other)),
     _inline("captured", "N11", "an operand of a clone means the caller's location of that name",
-            *_spliced(_captured)),
-    _inline("storage_merged", "N8", "two locations of a body become one", *_spliced(_storage_merged)),
+            _spliced(_captured)),
+    _inline("storage_merged", "N8", "two locations of a body become one", _spliced(_storage_merged)),
     _inline("registers_in_text", "N11", "registers in the expressions of a clone are mixed up",
-            *_spliced(_registers_in_text)),
-    _inline("offsets_lost", "N10", "accesses of clones begin at 0", *_spliced(_offsets_lost)),
-    _inline("roles_lost", "N11", "the second operand of a clone is the first one", *_spliced(_roles_lost)),
+            _spliced(_registers_in_text)),
+    _inline("offsets_lost", "N10", "accesses of clones begin at 0", _spliced(_offsets_lost)),
+    _inline("roles_lost", "N11", "the second operand of a clone is the first one", _spliced(_roles_lost)),
     _inline("last_dropped", "N12", "the last instruction of a body is dropped like a `Return`",
             (BODIES, "drop_returns", _last_dropped)),
     _inline("return_kept", "N12", "a final `Return` stays", (BODIES, "drop_returns", _return_kept)),
@@ -448,19 +447,19 @@ MUTATIONS: tuple[Mutation, ...] = (
             (f"{INLINING}.canonical", "shape", _entry_lost)),
     _inline("back_to_the_start", "N13", "a `Return` goes to the last block of the body, not behind it",
             (f"{INLINING}.canonical", "close", _back_to_the_start)),
-    _inline("slots_swapped", "N13", "the targets of branches in clones are swapped", *_spliced(_slots_swapped)),
+    _inline("slots_swapped", "N13", "the targets of branches in clones are swapped", _spliced(_slots_swapped)),
     _inline("to_the_first_copy", "N13", "branches of all copies of a body go to the blocks of the first one",
-            *_spliced(_to_the_first_copy)),
+            _spliced(_to_the_first_copy)),
     _inline("places_swapped", "N20", "two bodies that stand one behind the other change places",
             (f"{INLINING}.layout", "place", Given(_places_swapped))),
     _inline("formals_left", "N11", "operands of clones are left as they were in the kernel",
-            *_spliced(_formals_left), caught="assert_valid"),
+            _spliced(_formals_left), caught="assert_valid"),
     _inline("storage_shared", "N8", "all copies of a body share the storage of the first one",
-            *_spliced(_storage_shared), caught="oracle"),
+            _spliced(_storage_shared), caught="execution"),
     _inline("base_twice", "N7", "the base of the scratchpad is added to addresses twice",
             (INLINE, "bind", _base_twice), caught="oracle"),
     _inline("edges_lost", "N14", "edges between a body and what is around it are lost",
-            *_spliced(_edges_lost), caught="oracle"),
+            _spliced(_edges_lost), caught="oracle"),
     _unroll("fewer", "U1", "the last iteration of each loop is lost", (f"{UNROLLING}.loops", "_trip_counts", _fewer)),
     _unroll("upper_included", "U1", "the upper bound is taken to be included",
             (f"{UNROLLING}.loops", "_trip_counts", _upper_included)),
