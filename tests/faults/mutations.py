@@ -246,8 +246,8 @@ def _storage_shared(spliced: Any, *_: Any) -> Any:
     return _with(spliced, operands=_moved(ir.tables["operands"], of, instead))
 
 
-def _formals_left(spliced: Any, ir: IR | None = None, *_: Any) -> Any:
-    """Operands of clones point before all locations, as if they had been left as they were."""
+def _formals_left(spliced: Any, *_: Any) -> Any:
+    """Operands of clones point behind all locations: at none."""
     operands = spliced.ir.tables["operands"]
     location = operands["location_id"].copy()
     mine = _clones(spliced.ir, "operands") & (location >= 0)
@@ -296,19 +296,22 @@ def _edges_lost(spliced: Any, *_: Any) -> Any:
     edges = spliced.ir.tables["dependencies"]
     on = edges["on_instruction_id"].copy()
     chain = spliced.ir.tables["instructions"]["call_chain_id"]
-    crossing = (edges["relation"] == vocab.RELATION_PLAIN) & (on >= 0) & (chain[edges["instruction_id"]] != chain[np.maximum(on, 0)])
+    crossing = (
+        (edges["relation"] == vocab.RELATION_PLAIN)
+        & (on >= 0)
+        & (chain[edges["instruction_id"]] != chain[np.maximum(on, 0)])
+    )
     on[crossing] = edges["instruction_id"][crossing]
     return _with(spliced, dependencies=edges.replace(on_instruction_id=on))
 
 
-def _places_swapped(row: Array, stays: Any, bodies: Any, body: Array, *rest: Any) -> tuple[Any, ...]:
+def _places_swapped(row: Array, stays: Any, bodies: Any, body: Array, layout: Any, *rest: Any) -> tuple[Any, ...]:
     """Two bodies that stand in a block, one behind the other, change places."""
-    row = row.copy()
+    row, segment = row.copy(), layout.segments.of_site
     for one in range(len(row) - 1):
-        near = 0 < row[one + 1] - row[one] < 4
-        if near and not bodies.split[body[[one, one + 1]]].any():
+        if segment[one] == segment[one + 1] and not bodies.split[body[[one, one + 1]]].any():
             row[one], row[one + 1] = row[one + 1], row[one]
-    return row, stays, bodies, body, *rest
+    return row, stays, bodies, body, layout, *rest
 
 
 # -- loops --------------------------------------------------------------------------------------------------------
@@ -394,7 +397,19 @@ def _to_the_next_block(made: Any, tables: Any, name: str) -> Any:
     return made.replace(block_id=np.where((target >= 0) & (function[after] == function[target]), after, target))
 
 
+def _names_kept(names: Any, tables: Any, *_: Any) -> Any:
+    from arrowir.names import picked
+
+    return picked(tables.ir.tables["instructions"].text(), tables.iterations.source)
+
+
 # -- reservation --------------------------------------------------------------------------------------------------
+
+
+def _address_wrong(made: IR, *_: Any) -> IR:
+    locations = made.tables["locations"]
+    reserved = locations["runtime_reserved"] == 1
+    return made.replace(locations=locations.replace(addr=np.where(reserved, locations["addr"] - 8, locations["addr"])))
 
 
 def _not_moved(made: IR, step: Any, ir: IR, plan: Any) -> IR:
@@ -452,10 +467,10 @@ MUTATIONS: tuple[Mutation, ...] = (
             _spliced(_to_the_first_copy)),
     _inline("places_swapped", "N20", "two bodies that stand one behind the other change places",
             (f"{INLINING}.layout", "place", Given(_places_swapped))),
-    _inline("formals_left", "N11", "operands of clones are left as they were in the kernel",
+    _inline("formals_left", "N11", "operands of clones point at locations that are not there",
             _spliced(_formals_left), caught="assert_valid"),
     _inline("storage_shared", "N8", "all copies of a body share the storage of the first one",
-            _spliced(_storage_shared), caught="execution"),
+            _spliced(_storage_shared)),
     _inline("base_twice", "N7", "the base of the scratchpad is added to addresses twice",
             (INLINE, "bind", _base_twice), caught="oracle"),
     _inline("edges_lost", "N14", "edges between a body and what is around it are lost",
@@ -479,8 +494,13 @@ MUTATIONS: tuple[Mutation, ...] = (
             (f"{UNROLLING}.text", "_strides", _strides_turned)),
     _unroll("to_the_next_block", "U2", "branches go to the block behind the one that they name",
             (f"{UNROLLING}.tables:UnrolledTables", "_children", _to_the_next_block)),
+    _unroll("names_kept", "U3", "all copies of an instruction keep its name",
+            (f"{UNROLLING}.tables:UnrolledTables", "_names", _names_kept), caught="oracle"),
     Mutation("not_moved", "runtime_memory_reservation", "M5",
              "operands of later modules of a batch are not moved behind the new location",
              (("arrowir.passes.runtime_memory_reservation:RuntimeMemoryReservation", "apply", _not_moved),)),
+    Mutation("address_wrong", "runtime_memory_reservation", "M3", "the region begins 8 bytes too low",
+             (("arrowir.passes.runtime_memory_reservation:RuntimeMemoryReservation", "apply", _address_wrong),),
+             "oracle"),
 )  # fmt: skip
 """All faults."""

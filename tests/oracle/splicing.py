@@ -139,7 +139,9 @@ def clone_body(
     originals = body.body()
     clones = {original: Instruction({}, site.instruction.block) for original in originals}
     # `memref_owner_func` naming the callee becomes the caller (R2).
-    becomes = {**becomes, **clones, body.function: site.caller}
+    # What an inner body names as the callee's own is the storage of the file, not that of the copy.
+    owned = {original: becomes[twin] for original, twin in body.twin.items() if twin in becomes}
+    becomes = {**owned, **becomes, **clones, body.function: site.caller}
     dropped = {each for block in body.function.blocks for each in block.instructions} - set(originals)
     for original, clone in clones.items():
         obj = without_edges_on(original.obj, dropped)
@@ -147,6 +149,7 @@ def clone_body(
         for role in OPERAND_LISTS:
             for operand in obj.get(role) or []:
                 follow_location(operand)
+                follow_owner(operand, site)
         mask = obj.get("optin_passes")
         if isinstance(mask, int) and not isinstance(mask, bool):
             obj["optin_passes"] = mask & ~OPTIN_CLEARED
@@ -182,6 +185,13 @@ def follow_location(operand: Any) -> None:
     location, named_set = operand.get("memref"), operand.get("memsetref")
     if isinstance(location, Ref) and isinstance(location.target, Location) and isinstance(named_set, Ref):
         operand["memsetref"] = Ref(named_set.raw, location.target.set)
+
+
+def follow_owner(operand: Any, site: Site) -> None:
+    """R2: an inner body that names the callee as the owner names the caller now."""
+    owner = operand.get("memref_owner_func") if isinstance(operand, dict) else None
+    if isinstance(owner, Ref) and owner.target is site.callee:
+        operand["memref_owner_func"] = Ref(owner.raw, site.caller)
 
 
 def inner_targets(clone: Instruction, inside: set[Instruction]) -> list[Any]:

@@ -178,6 +178,15 @@ def test_r2_the_owner_of_an_operand_becomes_the_outermost_caller() -> None:
     assert row(inlined(doc).doc, "C_D_K")["ins"][0]["memref_owner_func"] == "main"
 
 
+def test_r2_an_owner_that_is_inlined_at_the_next_level() -> None:
+    inner = function("k2", [], op("K", ins=[access("s", memref_owner_func="k1")]), op("J", "Call", target="k1"))
+    doc = nested(inner=inner, outer=function("k1", [memory_set("s_set")], call("D", "k2")))
+    outcome = inlined(doc)
+    assert row(outcome.doc, "C_D_K")["ins"] == [access("C:s", memref_owner_func="main")]
+    # A `Call` goes on naming the function.
+    assert row(outcome.doc, "C_D_J")["target"] == "k1"
+
+
 # N3, N8: storage
 
 

@@ -192,15 +192,15 @@ def test_n11_an_alias_of_the_outer_kernel_on_what_is_bound() -> None:
     assert allocations(outcome.doc)["C:s_set"]["memorylocations"][0]["alias"] == [["x", 3]]
 
 
-def test_n11_an_owner_that_is_another_function_stays() -> None:
-    """Only the callee's own name becomes the caller's; `k1` is another function to the body of `k2`."""
+def test_n11_r2_an_owner_that_is_inlined_at_a_later_level_and_one_that_is_not() -> None:
+    """`k1` is another function to the body of `k2`, and the callee at the next level; `main` is never one."""
     operands = [access("s", memref_owner_func="k1"), access("w", memref_owner_func="main")]
     inner = function("k2", [], op("K", ins=operands))
     outer = function("k1", [memory_set("s_set")], call("D", "k2"), op("A", ins=[access("s", memref_owner_func="k1")]))
     document = nested(outer=outer, inner=inner)
     document["functions"][0]["allocations"].append(memory_set("w_set"))
     outcome = inline(document)
-    assert row(outcome.doc, "C_D_K")["ins"] == operands
+    assert row(outcome.doc, "C_D_K")["ins"] == [access("C:s", memref_owner_func="main"), operands[1]]
     assert row(outcome.doc, "C_A")["ins"] == [access("C:s", memref_owner_func="main")]
 
 

@@ -6,7 +6,6 @@ It serves the callers' functions, and the copies of kernels into which inner ker
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from arrowir import layouts, vocabulary
 from arrowir.derived import take
@@ -468,6 +467,8 @@ def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
     locations = out.tables["locations"]
     changes: dict[str, Table] = {}
     if todo.binding.base.any():
+        import polars as pl  # not for `arrowir passes`: it takes long to load
+
         rebased = pl.DataFrame(
             {"addr": locations["addr"], "type": locations["type"], "base": runs.spread(base[runs.copy])}
         ).select(

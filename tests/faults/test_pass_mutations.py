@@ -1,0 +1,124 @@
+"""Faults that are put into the passes are caught: that is what the checks of the passes are worth."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import arrowir as air
+from arrowir.ir import IR
+from arrowir.passes.base import FAILED, PassResult
+from arrowir.testing.assertions import assert_valid
+from arrowir.testing.checking import difference
+from arrowir.testing.executable import document
+from docs.generator.rules import RULES
+from tests.faults.mutations import MUTATIONS, Mutation
+from tests.oracle import run_inline, run_reservation, run_unroll
+from tests.single_pass import Json, read
+
+MODULES = 60
+LEAST = 25
+
+ORACLES = {"inline_nki_kernel": run_inline, "unroll": run_unroll, "runtime_memory_reservation": run_reservation}
+
+
+def documents_for(name: str) -> list[Json]:
+    """The modules on which faults of a pass have to show."""
+    return [document(seed, unrollable=name == "unroll") for seed in range(MODULES)]
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, list[Json]]:
+    return {name: documents_for(name) for name in ORACLES}
+
+
+@pytest.fixture(scope="module")
+def batches(documents: dict[str, list[Json]]) -> dict[str, IR]:
+    made = {"unroll": documents["unroll"], "": documents["inline_nki_kernel"]}
+    held = {name: air.concat([read(d, f"seed{k}") for k, d in enumerate(listed)]) for name, listed in made.items()}
+    return {name: held.get(name, held[""]) for name in ORACLES}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Passes log the tracebacks of defects, which faults are."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run(mutation: Mutation, ir: IR) -> PassResult:
+    with mutation.applied():
+        return air.passes.make(mutation.of)(ir)
+
+
+def executed_differently(ir: IR, result: PassResult) -> str | None:
+    """Execute module after module until one is different, and say what is."""
+    for module_id in range(len(ir)):
+        if result.codes[module_id] != FAILED:
+            found = air.equivalent(ir, result.ir, trials=1, modules=[module_id])
+            if found.statuses[module_id] == "different":
+                return found.comparisons[0].reason
+    return None
+
+
+def differs_from_the_oracle(mutation: Mutation, result: PassResult, documents: list[Json]) -> bool:
+    oracle: Any = ORACLES[mutation.of]
+    for module_id, each in enumerate(documents):
+        wanted = oracle(each)
+        if difference(json.loads(result.ir.to_json(module_id)), wanted.doc) is not None:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("mutation", [m for m in MUTATIONS if m.caught == "execution"], ids=lambda m: m.name)
+def test_execution_shows_the_fault(mutation: Mutation, batches: dict[str, IR]) -> None:
+    ir = batches[mutation.of]
+    assert executed_differently(ir, run(mutation, ir)) is not None
+
+
+@pytest.mark.parametrize("mutation", [m for m in MUTATIONS if m.caught == "assert_valid"], ids=lambda m: m.name)
+def test_the_check_of_tables_shows_the_fault(mutation: Mutation, batches: dict[str, IR]) -> None:
+    result = run(mutation, batches[mutation.of])
+    with pytest.raises(AssertionError):
+        assert_valid(result.ir)
+
+
+@pytest.mark.parametrize("mutation", [m for m in MUTATIONS if m.caught == "oracle"], ids=lambda m: m.name)
+def test_execution_does_not_show_the_fault_and_the_oracle_does(
+    mutation: Mutation, batches: dict[str, IR], documents: dict[str, list[Json]]
+) -> None:
+    ir = batches[mutation.of]
+    result = run(mutation, ir)
+    assert_valid(result.ir)
+    assert executed_differently(ir.select(range(20)), air.passes.make(mutation.of)(ir.select(range(20)))) is None
+    with mutation.applied():
+        part = ir.select(range(20))
+        assert executed_differently(part, air.passes.make(mutation.of)(part)) is None
+    assert differs_from_the_oracle(mutation, result, documents[mutation.of])
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_without_a_fault_nothing_is_caught(name: str, batches: dict[str, IR], documents: dict[str, list[Json]]) -> None:
+    ir = batches[name]
+    result = air.passes.make(name)(ir)
+    assert not (result.codes == FAILED).any()
+    assert_valid(result.ir)
+    assert air.equivalent(ir, result.ir, trials=1).ok
+    sound = Mutation("", name, "", "", ())  # type: ignore[arg-type]
+    assert not differs_from_the_oracle(sound, result, documents[name])
+
+
+def test_there_are_enough_faults_that_execution_shows() -> None:
+    assert sum(m.caught == "execution" for m in MUTATIONS) >= LEAST
+    assert len({m.name for m in MUTATIONS}) == len(MUTATIONS)
+    assert [m.name for m in MUTATIONS if m.rule not in RULES] == []
+
+
+def test_a_fault_is_gone_behind_its_test(batches: dict[str, IR]) -> None:
+    mutation = next(m for m in MUTATIONS if m.name == "offsets_lost")
+    ir = batches[mutation.of].select([0])
+    assert executed_differently(ir, run(mutation, ir)) is not None
+    assert executed_differently(ir, air.passes.make(mutation.of)(ir)) is None
