@@ -137,9 +137,10 @@ class FlowDrawer:
             pieces[1].append(self._row("brk", "Break"))
         pieces[0].append(self.compare(*(("block1", "block2") if s.chance(50) else ("block2", "block1"))))
         later = self.blocks[self.at + 1 :]
-        if later and s.chance(15):
+        if later and s.chance(70):
             # out of all loops
-            pieces[2].append(self.compare(s.of(later), "block3"))
+            ways = s.of(later), "block3"
+            pieces[2].append(self.compare(*(ways if s.chance(50) else reversed(ways))))
             pieces.append([self.drawer.row("NoOp", [], [])])
         names = [f"block{number}" for number in range(len(pieces))]
         loop["blocks"] = [bir.block(name, rows) for name, rows in zip(names, pieces, strict=True)]

@@ -62,8 +62,8 @@ ADVICE: dict[str, tuple[str, str]] = {
     "index_rank_mismatch": ("U7", "give one index for each loop around the producer"),
     "bad_distance": ("U7", "give a distance of 1 or more"),
     "unknown_dtype": ("U4", "use a dtype whose size is known"),
-    "not_equivalent": ("", "look at the instruction named: a pass changed what it computes; please report it"),
-    "not_executable": ("", "give what the reason asks for, a reading for instance, or check it by other means"),
+    "not_equivalent": ("O8", "look at the instruction named: a pass changed what it computes; please report it"),
+    "not_executable": ("O3", "give what the reason asks for, a reading for instance, or check it by other means"),
 }
 """For each code the rules that speak of it, and what a user can do."""
 
