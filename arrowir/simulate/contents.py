@@ -18,9 +18,9 @@ from arrowir.store import Array
 Key: TypeAlias = tuple[str, str, int]
 """A parameter: `input`, `output` or `constant`, the location's name, and its number among those of that name."""
 
-LARGEST = 4.0
-"""Random floats are no larger than this, so that products of a few of them stay finite."""
-SMALLEST = 1 / 16
+_EXPONENTS = -4, 2
+LARGEST, SMALLEST = 4.0, 1 / 16
+"""Random floats are between these in size, so that products of a few of them stay finite."""
 INTEGERS = (128, 8, 2)
 """Random integers are below the first of these; where a module cannot run on them, below the next one."""
 
@@ -132,8 +132,9 @@ class Contents:
 
     def _floats(self, random: np.random.Generator) -> Array:
         """Return floats of different sizes; in every second trial they are positive, as roots and logarithms want."""
-        low, high = np.log2(SMALLEST), np.log2(LARGEST)
-        values = np.exp2(random.uniform(low, high, _FLOATS))
+        # From fraction and exponent, which gives the same bits everywhere.
+        fraction = 1 + random.integers(0, 1 << 23, _FLOATS) / (1 << 23)
+        values = np.ldexp(fraction, random.integers(*_EXPONENTS, _FLOATS))
         if self.trial % 2 == 0:
             values[::2] *= -1
         if self.nonfinite:

@@ -9,7 +9,7 @@ from pathlib import Path
 from arrowir import passes
 from arrowir.passes.options import options_of
 from arrowir.passes.pipeline import DEFAULT
-from docs.generator import api, codes, coverage, examples, picture, rules, stages, tables
+from docs.generator import api, codes, coverage, examples, mutations, picture, rules, stages, tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +59,7 @@ def order() -> str:
 REGIONS: dict[str, Callable[..., str]] = {
     "codes": codes.table,
     "members": tables.members_table,
+    "mutations": mutations.table,
     "options": options,
     "order": order,
     "stages": stages.table,

@@ -78,6 +78,10 @@ leaves its module in the pipeline. A *warning* was survived, a *note* is for the
 by them."""
 
 
+CHECKS = "a run that is checked"
+"""What makes the rows of `--check`."""
+
+
 @cache
 def makers() -> dict[str, list[str]]:
     """Return for each code which parts of arrowir name it: `reading` or passes."""
@@ -89,14 +93,16 @@ def makers() -> dict[str, list[str]]:
             home = "reading" if parts[0] == "formats" else "unroll"
         elif parts[0] == "passes":
             home = homes.get(parts[1], parts[1])
+        elif parts == ("validation",):
+            home = CHECKS
         else:
             continue
-        home = home if home in ("reading", *passes.BUILT_IN) else "any pass"
+        home = home if home in ("reading", CHECKS, *passes.BUILT_IN) else "any pass"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in CODES:
                 found[node.value].add(home)
     found["rebinding_name"] = {"any run"}  # made by the reader's code, of the result
-    order = ("reading", *passes.BUILT_IN, "any pass", "any run")
+    order = ("reading", *passes.BUILT_IN, "any pass", "any run", CHECKS)
     return {code: sorted(homes, key=order.index) for code, homes in found.items()}
 
 
