@@ -175,8 +175,14 @@ def equivalent(
         arguments.typed(batch, IR, what, "an `arrowir.IR`")
     if len(before) != len(after):
         raise OptionError(f"`before` has {len(before)} modules and `after` has {len(after)}; they are paired by place")
-    if type(trials) is not int or trials < 1:
-        raise arguments.wrong("`trials`", "a number of at least 1", trials)
+    for what, number in (("`trials`", trials), ("`max_steps`", max_steps)):
+        if type(number) is not int or number < 1:
+            raise arguments.wrong(what, "a number of at least 1", number)
+    if type(shard_id) is not int:
+        raise arguments.wrong("`shard_id`", "a number", shard_id)
+    for name, choice in arguments.typed(readings or {}, Mapping, "`readings`", "choices by case").items():
+        arguments.text(choice, f"the reading {name!r:.60}")
+        arguments.text(name, "the name of a reading")
     if type(seed) is not int or seed < 0:
         raise arguments.wrong("`seed`", _SIZE, seed)
     if type(tolerance) not in (int, float) or not tolerance >= 0:

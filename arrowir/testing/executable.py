@@ -73,15 +73,20 @@ class ExecutableModule:
             "sum": ["float32"],
         }
         self.kernels: list[Kernel] = []
+        self.called: set[str] = set()
+        """The kernels that the caller calls."""
 
     def draw(self) -> Json:
         """Return the document."""
         s = self.source
         for number in range(s.between(1, 3) if self.shape.calls else 0):
             self.kernels.append(self._kernel(f"k{number}"))
-        function = self._caller("main" if s.chance(30) else "sg0000")
+        functions, calls = [self._caller("main" if s.chance(30) else "sg0000")], self.called
         kernels = [kernel.function for kernel in self.kernels]
-        document: Json = {"arch": s.of(ARCHS), "functions": [function], "version": self.version}
+        if kernels and kernels[-1]["name"] in calls and s.chance(8):
+            # as in older files: a kernel among the functions, which is one because it is called
+            functions.append(kernels.pop())
+        document: Json = {"arch": s.of(ARCHS), "functions": functions, "version": self.version}
         document["nki_functions"] = kernels if s.chance(15) else {"functions": kernels}
         return s.order({key: document[key] for key in sorted(document)})
 
@@ -136,6 +141,7 @@ class ExecutableModule:
         blocks = made.blocks(self.shape.blocks and s.chance(60), calls, names, None)
         if calls is not None:
             calls.clashes(blocks)
+            self.called = {kernel.name for _, kernel in calls.sites}
         return bir.function(name, made.allocations, blocks)
 
 

@@ -141,9 +141,11 @@ class ExecutableDrawer(BodyDrawer):
         row["cond"] = {"kind": "IntRuntimeValueKind", "regref": name}
         self._place(row, axes, path)
         body = self.rows(s.count(3), depth - 1, axes, (*path, row))
-        body.append(self.row("RegisterAlu", [register, one], [register], "SP", op="subtract"))
-        row["blocks"] = [bir.block("block0", body)]
+        down = self.row("RegisterAlu", [register, one], [register], "SP", op="subtract")
+        self._place(down, axes, (*path, row))
+        row["blocks"] = [bir.block("block0", [*body, down])]
         before = self.row("RegisterMove", [times], [register], "SP")
+        self._place(before, axes, path)
         self.joined.add(id(before))
         return [before, row]
 

@@ -151,10 +151,14 @@ class CallDrawer:
         """Return what parameters are bound to; those that a kernel writes share no memory with others."""
         s = self.source
         found: list[Tensor] = []
+        names = {formal.storage.name for formal in formals}
         for formal in formals:
             known = [t for t in self.drawer.tensors if _fits(t, formal) and t not in taken]
             if formal.writable:
                 known = [t for t in known if t.writable and t not in found]
+            # one with the name of another parameter must not be taken for that
+            alike = [t for t in known if t.storage.name in names - {formal.storage.name}]
+            known = alike if alike and s.chance(60) else known
             found.append(s.of(known) if known and s.chance(80) else self._new(formal))
         return found
 
@@ -192,7 +196,7 @@ class CallDrawer:
                     operands.append(bir.immediate(1, "int32"))
                 operands.append(self.drawer.whole(actual))
         row[role] = operands
-        if entries and s.chance(15):
+        if entries and s.chance(25):
             # the last entry of a parameter counts
             alike = [entry[1] for entry, size in zip(entries, sizes, strict=True) if size == sizes[-1]]
             entries.insert(0, [entries[-1][0], s.of(alike)])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from arrowir.testing import bir
 from arrowir.testing.bir import Json
-from arrowir.testing.drawn_bodies import Axes
+from arrowir.testing.drawn_bodies import Axes, Placed
 from arrowir.testing.executable_bodies import INDICES, ExecutableDrawer
 
 SWAPPED = {"LT": "GE", "GE": "LT", "EQ": "NE", "NE": "EQ", "GT": "LE", "LE": "GT"}
@@ -104,6 +104,7 @@ class FlowDrawer:
         s, register = self.drawer.source, bir.register_access(counter)
         one = bir.immediate(1, "int32")
         rows.append(self.drawer.row("RegisterAlu", [register, one], [register], "SP", op="add"))
+        self.drawer.placed.append(Placed(rows[-1], (), ()))
         self.drawer.joined.add(id(rows[-1]))
         word, times = s.of((("LT", 2), ("LE", 2), ("LT", 3)))
         slots = target, after
@@ -141,6 +142,6 @@ class FlowDrawer:
             # out of all loops
             ways = s.of(later), "block3"
             pieces[2].append(self.compare(*(ways if s.chance(50) else reversed(ways))))
-            pieces.append([self.drawer.row("NoOp", [], [])])
+            pieces.append([self._row("nop", "NoOp")])
         names = [f"block{number}" for number in range(len(pieces))]
         loop["blocks"] = [bir.block(name, rows) for name, rows in zip(names, pieces, strict=True)]

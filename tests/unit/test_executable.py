@@ -13,7 +13,7 @@ from arrowir.testing.drawing import Simplest
 from arrowir.testing.executable import ExecutableModule, Shape, document
 from arrowir.testing.executed import Reached, reached
 
-MODULES = 150
+MODULES = 200
 
 LEAST = {
     # control flow
@@ -57,7 +57,7 @@ LEAST = {
 
 @pytest.fixture(scope="module")
 def found() -> Reached:
-    reach = reached(document(seed) for seed in range(MODULES))
+    reach = reached((document(seed) for seed in range(MODULES)), every=3)
     print(f"\n{reach}")
     return reach
 
@@ -68,7 +68,8 @@ def test_all_of_them_can_be_executed(found: Reached) -> None:
 
 
 def test_what_most_compute_depends_on_inputs(found: Reached) -> None:
-    assert found.dependent >= 0.85 * MODULES
+    assert found.compared > 50
+    assert found.dependent >= 0.8 * found.compared
 
 
 def test_they_reach_what_they_are_there_for(found: Reached) -> None:
@@ -118,4 +119,4 @@ def test_a_module_that_cannot_be_executed_is_told(capsys: pytest.CaptureFixture[
     broken["functions"][0]["blocks"][0]["instructions"][0]["opcode"] = "BrandNewOp"
     assert "BrandNewOp" in str(reached([broken]))
     assert executed.main(["--count", "2", "--seed", "5", "--no-calls"]) == 0
-    assert "2 modules, 2 executed" in capsys.readouterr().out
+    assert "2 modules, 2 executed; " in capsys.readouterr().out

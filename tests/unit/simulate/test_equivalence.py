@@ -445,6 +445,39 @@ def test_wrong_arguments_are_told(call: Any, message: str) -> None:
         call(scaled())
 
 
+WRONG: list[Any] = [
+    None,
+    True,
+    -1,
+    2.5,
+    float("nan"),
+    "no",
+    b"no",
+    object(),
+    len,
+    [3],
+    [None],
+    (1, 2),
+    {"a": 1},
+    {3: {}},
+]
+
+
+@pytest.mark.parametrize(
+    "name", ["inputs", "trials", "seed", "tolerance", "modules", "shard_id", "readings", "max_steps", "progress"]
+)
+def test_no_bare_error_of_python_leaves_it(name: str) -> None:
+    refused = 0
+    for value in WRONG:
+        try:
+            air.equivalent(scaled(), scaled(), **{"trials": 1, name: value})
+        except air.OptionError:
+            refused += 1
+        except TypeError:
+            assert name == "progress"  # a function that takes something else
+    assert refused >= 9
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     both = air.concat([scaled(), scaled()])
