@@ -29,13 +29,13 @@ class Measured:
     """Why there are none."""
     seconds: list[float] = field(default_factory=list[float])
     processor_seconds: list[float] = field(default_factory=list[float])
-    peaks: list[int | None] = field(default_factory=list[int | None])
+    peak_bytes: int | None = None
+    """The most memory that a run took."""
 
-    def add(self, seconds: float, processor_seconds: float, peak_bytes: int | None) -> None:
+    def add(self, seconds: float, processor_seconds: float) -> None:
         """Add a run."""
         self.seconds.append(seconds)
         self.processor_seconds.append(processor_seconds)
-        self.peaks.append(peak_bytes)
 
     @property
     def median(self) -> float:
@@ -46,11 +46,6 @@ class Measured:
     def processor(self) -> float:
         """The median of the processor time, on all threads together."""
         return median(self.processor_seconds)
-
-    @property
-    def peak(self) -> int | None:
-        """The most memory that a run took."""
-        return max((peak for peak in self.peaks if peak is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[
     if one.error:
         return [(one.row.name, "failed", "", "", "", "", "", one.error, "", "")]
     times = (seconds(one.median), seconds(min(one.seconds)), seconds(max(one.seconds)))
-    first = [one.row.name, *times, seconds(one.processor), rate(one), size(one.peak)]
+    first = [one.row.name, *times, seconds(one.processor), rate(one), size(one.peak_bytes)]
     goals = [] if one.row.seconds is None else [("", "", _goal(one.median, one.row.seconds, seconds, quick))]
     goals += [
         (c.peer, f"{c.ratio:.2f}", "" if c.at_most is None else _goal(c.ratio, c.at_most, "{:g}".format, quick))
@@ -133,7 +128,7 @@ def markdown(found: Sequence[Measured], *, quick: bool = False) -> str:
             times,
             seconds(one.processor),
             rate(one),
-            size(one.peak),
+            size(one.peak_bytes),
             ratios,
             "; ".join(goals),
         )
@@ -294,7 +289,7 @@ def _object(one: Measured, by_name: dict[str, Measured]) -> dict[str, Any]:
         "max": max(one.seconds),
         "seconds": one.seconds,
         "processor_seconds": one.processor_seconds,
-        "peak_bytes": one.peak,
+        "peak_bytes": one.peak_bytes,
         "target_seconds": one.row.seconds,
         "peers": [{"name": c.peer, "ratio": c.ratio, "target": c.at_most} for c in comparisons(one, by_name)],
         "facts": one.facts,
