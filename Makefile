@@ -9,6 +9,9 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3 python
 RUN_INPUTS ?= data/generated data/samples/klr009 data/samples/bir_json_example.json
 OUT ?= out
 PYTEST_ARGS ?=
+# Processes that tests are spread over: as many as there are cores.
+PYTEST_WORKERS ?= auto
+PYTEST_SPREAD = --numprocesses $(PYTEST_WORKERS) --dist worksteal
 BENCH_ARGS ?=
 
 # The stamps carry a checksum of what they were made from: a change makes them stale, a mere touch does not.
@@ -42,10 +45,10 @@ run: $(RUN_READY) ## set up, then run the default pipeline over the modules in d
 	$(BIN)/arrowir run $(RUN_INPUTS) -o $(OUT)
 
 test: $(DEV_READY) ## set up, then run the tests, the slow ones left out
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_SPREAD) $(PYTEST_ARGS)
 
 test-all: $(DEV_READY) ## run all tests, the slow ones too
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --timeout 1800 -m "slow or not slow" $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --timeout 1800 -m "slow or not slow" $(PYTEST_SPREAD) $(PYTEST_ARGS)
 
 lint: $(DEV_READY) ## check style, format and types
 	$(BIN)/ruff check .

@@ -56,6 +56,8 @@ def take(values: Array, ids: Array) -> Array:
         return np.empty(0, values.dtype)
     if not len(values):
         return np.full(len(ids), -1, values.dtype)
+    if len(values) <= len(ids):
+        return np.append(values, values.dtype.type(-1))[ids]
     if ids.min() >= 0:
         return values[ids]
     return np.where(ids < 0, values.dtype.type(-1), values[np.maximum(ids, 0)])

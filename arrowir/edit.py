@@ -31,7 +31,7 @@ from arrowir.runs import (
     sort_references,
     text_bytes,
 )
-from arrowir.store import Array, Pool, Pools, Strings, Table, starts
+from arrowir.store import Array, Pool, Pools, Strings, Table, children, starts
 from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_runs
 
 _NAMES = {
@@ -110,12 +110,43 @@ class Edit:
     def bind(self, table: str, copy: Array, row: Array, target: Array, of: Array | int = 0) -> None:
         """Say that in a clone a key on `row` becomes one on the new place of `target`: a bound parameter, say.
 
-        `of` is the copy whose place of `target` is meant.
+        `of` is the copy whose place of `target` is meant. Copy 0, the rows themselves, has bound keys too (`unite`).
         """
         copies = np.broadcast_to(np.asarray(of), np.shape(target))
         new = tuple(np.asarray(a, np.int64) for a in (copy, row, target, copies))
         old = self.bound.get(table, tuple(a[:0] for a in new))
         self.bound[table] = tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
+
+    def unite(self, table: str, rows: Array, into: Array) -> None:
+        """Merge rows into others: they go, and what points at them points at those.
+
+        `keep` says which rows stay; `hand_over` says which of the children stay with those that they go to.
+        """
+        self.bind(table, np.zeros_like(rows), rows, into)
+
+    def hand_over(self, table: str, owner: Array, rank: str, kept: Array | None = None) -> None:
+        """Give the children of merged rows to those that they were merged into.
+
+        Parameters
+        ----------
+        table
+            The table of the children.
+        owner
+            For each old row of the parent the one that gets its children, which stands before it with no row between
+            them whose children stay.
+        rank
+            The column that children of one row are in order of: that of their JSON member.
+        kept
+            Mask of the children that stay; all by default.
+        """
+        old = self.ir.tables[table]
+        parent = old[schema.BY_NAME[table].parent or ""]
+        united = np.zeros(len(owner), bool)
+        united[owner[owner != np.arange(len(owner))]] = True
+        moved = np.flatnonzero(united[owner[parent]])
+        order = np.arange(len(old))
+        order[moved] = moved[np.lexsort((old[rank][moved], owner[parent[moved]]))]
+        self.keep(table, Runs.picking(order if kept is None else order[kept[order]]))
 
     def prefix(self, table: str, names: Strings) -> None:
         """Say what clones put before names, one text per copy."""
@@ -164,14 +195,13 @@ class Edit:
         assert above is not None
         old, new = self.ir.tables[table][parent], self.added[table][parent]
         first = np.empty(len(parents.start), np.int64)
-        last = np.empty(len(parents.start), np.int64)
+        number = np.empty(len(parents.start), np.int64)
         inside = parents.start < self.ir.count(above)
-        ends = parents.start + parents.length
         for keys, which, base in ((old, inside, 0), (new, ~inside, len(old))):
             if which.any():
-                first[which] = np.searchsorted(keys, parents.start[which]) + base
-                last[which] = np.searchsorted(keys, ends[which]) + base
-        return Runs.of(first, last - first, parents.copy, parents.begins[:-1] - parents.start)
+                first[which], number[which] = children(keys, parents.start[which], parents.length[which])
+                first[which] += base
+        return Runs.of(first, number, parents.copy, parents.begins[:-1] - parents.start)
 
     def places(self, table: str) -> tuple[Array, Array] | None:
         """Return (new id of each old row and of each window, shift per copy), or None when ids stay.
@@ -194,6 +224,10 @@ class Edit:
             own[:] = -1
             mine = runs.copy == 0
             number_runs(runs.start[mine], runs.length[mine], runs.begins[:-1][mine], own)
+        if bound is not None and not bound[0].all():
+            copy, row, target, _ = bound
+            mine = copy == 0
+            own[row[mine]] = own[target[mine]]
         if window is None or self.copies == 1:
             return own, np.zeros(self.copies, np.int64)
         sizes = window.rows.copy()
@@ -373,8 +407,7 @@ class Edit:
                 continue
             runs = self.runs.get(table) or Runs.whole(self.rows(table))
             rows = source["row"][mine]
-            first = np.searchsorted(rows, runs.start)
-            count = np.searchsorted(rows, runs.start + runs.length) - first
+            first, count = children(rows, runs.start, runs.length)
             places = expand(first, count)
             picked.append(mine[places])
             owner.append(rows[places] + np.repeat(runs.begins[:-1] - runs.start, count))
@@ -411,8 +444,7 @@ def select_modules(ir: IR, modules: Array) -> IR:
     runs: dict[str, Runs] = {}
     for name in schema.STORED:
         keys = np.arange(len(ir)) if name == "modules" else ir.array(name, "module_id")
-        first = np.searchsorted(keys, modules)
-        runs[name] = Runs(first, np.searchsorted(keys, modules + 1) - first, np.zeros(len(modules), np.int64))
+        runs[name] = Runs(*children(keys, modules), np.zeros(len(modules), np.int64))
     shifts = {name: r.begins[:-1] - r.start for name, r in runs.items()}
     tables = {name: shifted(ir.tables[name], runs[name], shifts) for name in schema.STORED}
     messages = [m for m in ir.messages if m.module_id is None]
@@ -490,6 +522,26 @@ def concat(batches: Sequence[IR]) -> IR:
     messages = [m.moved(by[k]) for k, b in enumerate(batches) for m in b.messages]
     history = batches[0].history if all(b.history == batches[0].history for b in batches) else ()
     return IR(tables, pools, diagnostics=messages, history=history)
+
+
+def behind(ir: IR, other: IR) -> dict[str, Table]:
+    """Return the rows of another batch as rows that can be added to this one: ids go on where its own end.
+
+    Parameters
+    ----------
+    ir
+        The batch; its pools take in the text of the other one.
+    other
+        The batch whose rows are wanted.
+    """
+    bases = {name: np.array([0, ir.count(name)]) for name in schema.STORED}
+    maps = _pool_maps(other.pools, ir.pools)
+    tables = {name: _rebased(other.tables[name], bases, maps, 1) for name in schema.STORED}
+    rows = tables["references"]
+    tables["references"] = _shift_references(
+        rows, Runs.whole(len(rows)), {name: base[1:] for name, base in bases.items()}
+    )
+    return tables
 
 
 def _rebased(part: Table, bases: dict[str, Array], maps: dict[str, Array], k: int) -> Table:

@@ -66,6 +66,12 @@ class Runs:
         start[1::2] = rows + added
         return cls.of(start, length)
 
+    @classmethod
+    def picking(cls, rows: Array) -> "Runs":
+        """Return some rows, in the order given; those that follow each other make one run."""
+        begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        return cls.of(rows[begins], np.diff(begins, append=len(rows)))
+
     @cached_property
     def begins(self) -> Array:
         """Place of each run in the new table, and its length as last item."""

@@ -239,6 +239,30 @@ def starts(counts: Array) -> NDArray[np.int64]:
     return out
 
 
+def first_of(keys: Array, values: Array) -> NDArray[np.int64]:
+    """Return where each value begins, or would stand, in a column of rising keys."""
+    return np.searchsorted(keys, np.asarray(values).astype(keys.dtype, copy=False))  # of two dtypes, both are copied
+
+
+def children(keys: Array, rows: Array, count: "Array | int" = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first child and the number of children of rows, or of runs of `count` rows.
+
+    Parameters
+    ----------
+    keys
+        The key of the parent in the table of the children, which stand in its order.
+    rows, count
+        First row and number of rows of each run of parents.
+
+    Examples
+    --------
+    >>> children(np.array([0, 0, 2], np.int32), np.arange(3))
+    (array([0, 2, 2]), array([2, 0, 1]))
+    """
+    first = first_of(keys, rows)
+    return first, first_of(keys, rows + count) - first
+
+
 def no_rows(column: schema.Column) -> Array | Strings:
     """Return a column without cells."""
     if column.kind == "text":

@@ -1,6 +1,6 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.edges import mark_ends
+from arrowir_kernels.edges import mark_ends, mark_rows
 from arrowir_kernels.names import (
     fill_names,
     free_suffixes,
@@ -10,6 +10,7 @@ from arrowir_kernels.names import (
     repeated_names,
 )
 from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, map_runs, number_runs, shift_runs
+from arrowir_kernels.spans import nest_spans
 
 __all__ = [
     "copy_bytes",
@@ -20,7 +21,9 @@ __all__ = [
     "hash_names",
     "map_runs",
     "mark_ends",
+    "mark_rows",
     "measure_names",
+    "nest_spans",
     "number_runs",
     "prefix_hits",
     "repeated_names",

@@ -1,4 +1,4 @@
-"""Edges inside bodies of instructions."""
+"""Rows that keys point at, and edges inside bodies of instructions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +7,22 @@ from arrowir_kernels.jit import kernel
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.int8]
+
+
+@kernel
+def mark_rows(keys: NDArray[np.int32], out: NDArray[np.bool_]) -> None:
+    """Mark the rows that keys point at.
+
+    Parameters
+    ----------
+    keys
+        Rows; negative ones are absent.
+    out
+        Set to True where a key points.
+    """
+    for key in keys:
+        if key >= 0:
+            out[key] = True
 
 
 @kernel

@@ -70,7 +70,7 @@ def test_a_worker_answers_each_request() -> None:
     peak = first.pop("peak_bytes")
     assert peak is None or peak >= 0
     assert first == {"amount": 7, "unit": "instructions", "facts": {"bytes": 3}}
-    assert given == [0, 1, 2, 3], "runs to warm up, to weigh, and two that were asked for, each with an input of its own"
+    assert given == [0, 1, 2, 3], "one to warm up, one to weigh, two that were asked for; an input for each"
     assert [set(run) for run in runs] == [{"seconds", "processor_seconds"}] * 2
 
 

@@ -142,6 +142,10 @@ def for_repeated_names(random: Generator) -> Arguments:
     )
 
 
+def for_mark_rows(random: Generator) -> Arguments:
+    return keys(random, 20), np.zeros(50, bool)
+
+
 def for_mark_ends(random: Generator) -> Arguments:
     rows = random.integers(1, 9, int(random.integers(0, 9))).astype(np.int64)
     start, edges = np.cumsum(rows) - rows, random.integers(0, 12, len(rows)).astype(np.int64)

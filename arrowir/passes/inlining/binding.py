@@ -18,7 +18,7 @@ from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import ARGUMENTS, Sites, about
 from arrowir.runs import expand
 from arrowir.schema import NULL_INT
-from arrowir.store import Array, starts
+from arrowir.store import Array, children, starts
 
 if TYPE_CHECKING:
     from arrowir.passes.inlining.kernel_bodies import Bodies, Extended
@@ -105,7 +105,7 @@ def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors
         "unknown_kernel_source",
         lambda s: "Unrecognized kernel source encountered.",
     )
-    synced = _has_sync(ir, sites)
+    synced = has_sync(ir, sites)
     not_plain = np.flatnonzero(synced | (sites.predicated == 1))
     fail.where(
         1,
@@ -122,7 +122,7 @@ def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors
     entries = _entries(ir, sites, storages)
     registers = _bind_entries(ir, sites, storages, entries, bound, begin, formals, fail)
 
-    operands = _operands(ir, sites, storages)
+    operands = operands_of(ir, sites, storages)
     pads = sites.sb_pads + sites.psum_pads
     outputs = np.bincount(operands.site[operands.role == vocabulary.ROLE_OUT], minlength=len(sites))
     fail.where(
@@ -182,7 +182,7 @@ class _Fail:
         self.errors.add(ARGUMENTS, rank, items, self.sites.module[items], message)
 
 
-def _has_sync(ir: IR, sites: Sites) -> Array:
+def has_sync(ir: IR, sites: Sites) -> Array:
     """Tell which call-sites have a `sync_info` that is more than `{}` (rule N14)."""
     layout = ir.tables["instructions"]["sync_layout"][sites.row]
     empty = ir.pools.layouts.find("[]")
@@ -193,8 +193,7 @@ def _parameters(ir: IR, sites: Sites) -> tuple[Array, Array, Array, Array]:
     """Return call-site and set of each parameter, where each call-site's begin, and all parameter sets."""
     kind, function = ir.tables["sets"]["kind"], ir.tables["sets"]["function_id"]
     formals = np.flatnonzero(is_parameter(kind))
-    first = np.searchsorted(function[formals], sites.callee)
-    count = np.searchsorted(function[formals], sites.callee + 1) - first
+    first, count = children(function[formals], sites.callee)
     return np.repeat(np.arange(len(sites)), count), formals[expand(first, count)], starts(count), formals
 
 
@@ -209,8 +208,7 @@ class _Entries:
 def _entries(ir: IR, sites: Sites, storages: Storages) -> _Entries:
     """Return the argument map entries of the call-sites, in order."""
     table = ir.tables["call_arguments"]
-    first = np.searchsorted(table["instruction_id"], sites.row)
-    count = np.searchsorted(table["instruction_id"], sites.row + 1) - first
+    first, count = children(table["instruction_id"], sites.row)
     row = expand(first, count)
     storage = storages.of(table["actual_location_id"][row], table["actual_set_id"][row])
     return _Entries(np.repeat(np.arange(len(sites)), count), row, table["direction"][row], storage)
@@ -261,7 +259,9 @@ def _bind_entries(
 
 
 @dataclass(frozen=True)
-class _Operands:
+class Operands:
+    """The operands of call-sites: one item each in every array."""
+
     site: Array
     row: Array
     role: Array
@@ -272,11 +272,10 @@ class _Operands:
     storage: Array
 
 
-def _operands(ir: IR, sites: Sites, storages: Storages) -> _Operands:
+def operands_of(ir: IR, sites: Sites, storages: Storages) -> Operands:
     """Return the operands of the call-sites, in order."""
     table = ir.tables["operands"]
-    first = np.searchsorted(table["instruction_id"], sites.row)
-    count = np.searchsorted(table["instruction_id"], sites.row + 1) - first
+    first, count = children(table["instruction_id"], sites.row)
     row, site = expand(first, count), np.repeat(np.arange(len(sites)), count)
     role = table["role"][row]
     place = np.arange(len(row)) - first_of(site * 4 + role)
@@ -284,7 +283,7 @@ def _operands(ir: IR, sites: Sites, storages: Storages) -> _Operands:
     unresolved = table["name"][row] >= 0
     storage = np.where(unresolved, NOTHING, storages.of(location, set_id))
     named = (location >= 0) | unresolved | (set_id >= 0) | (table["set_name"][row] >= 0)
-    return _Operands(site, row, role, place, named, storage)
+    return Operands(site, row, role, place, named, storage)
 
 
 def first_of(groups: Array) -> Array:
@@ -312,7 +311,7 @@ def _bind_by_position(
     site: Array,
     formal: Array,
     waiting: Array,
-    operands: _Operands,
+    operands: Operands,
     own: Array,
     rank: int,
     fail: _Fail,
@@ -382,7 +381,7 @@ def _check_sizes(ir: IR, sites: Sites, site: Array, formal_location: Array, boun
 
 
 def _sb_base(
-    ir: IR, sites: Sites, status: Array, operands: _Operands, outputs: Array, pads: Array, fail: _Fail
+    ir: IR, sites: Sites, status: Array, operands: Operands, outputs: Array, pads: Array, fail: _Fail
 ) -> Array:
     """Return the base of SB addresses: the scratchpad's, else the first SB output's, else 0 (rule N7)."""
     locations = ir.tables["locations"]

@@ -16,8 +16,8 @@ from arrowir.passes.inlining import empty_bodies
 from arrowir.passes.inlining.extended import Extended, groups, stretches
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, expand
-from arrowir.store import Array, Table, starts
-from arrowir_kernels import mark_ends
+from arrowir.store import Array, Table, children, starts
+from arrowir_kernels import mark_ends, mark_rows
 
 MANY = 8
 """More roots or sinks than this are gathered in one NoOp, so that cost stays linear."""
@@ -58,8 +58,7 @@ class Dependencies:
 
     def of(self, first: Array, count: Array | int = 1) -> tuple[Array, Array]:
         """Return where the edges of runs of instructions begin, and how many there are."""
-        begin = np.searchsorted(self.instruction_id, first)
-        return begin, np.searchsorted(self.instruction_id, first + count) - begin
+        return children(self.instruction_id, first, count)
 
 
 @dataclass
@@ -117,11 +116,9 @@ class CallEdges:
 def survey(ir: IR, row: Array, body: Array, ends: Ends) -> CallEdges:
     """Decide which call-sites get gatherers; `row` and `body` are the instruction and the body of each."""
     edges = ir.tables["dependencies"]
-    first = np.searchsorted(edges["instruction_id"], row)
-    count = np.searchsorted(edges["instruction_id"], row + 1) - first
-    on = edges["on_instruction_id"]
+    _, count = children(edges["instruction_id"], row)
     depended = np.zeros(ir.count("instructions"), bool)
-    depended[on[on >= 0]] = True
+    mark_rows(edges["on_instruction_id"], depended)
     waited = depended[row]
     roots, sinks = np.diff(ends.root_begin)[body], np.diff(ends.sink_begin)[body]
     return CallEdges(count, waited, (roots > MANY) & (count > 1), (sinks > MANY) & waited)

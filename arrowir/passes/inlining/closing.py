@@ -13,7 +13,7 @@ from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.names import picked, put
 from arrowir.runs import Runs, take_rows
-from arrowir.store import Array, Ids, Strings, Table
+from arrowir.store import Array, Ids, Strings, Table, children, first_of
 
 CONTINUATION, BRANCH, EMPTY = "continuation", "br_to_continuation", "noop"
 """Names in the kernel, from which a call-site makes its own."""
@@ -80,8 +80,8 @@ def close(ir: IR, functions: Array) -> Closed:
     of_function[functions] = len(blocks) + np.arange(len(functions))  # the continuation
     mine = (blocks["instruction_id"] < 0) & (of_function[blocks["function_id"]] >= 0)
     returns = np.flatnonzero((instructions["opcode"] == vocabulary.OP_RETURN) & mine[of_block])
-    first_row, end_row = np.searchsorted(of_block, last), np.searchsorted(of_block, last + 1)
-    open_ended = first_row == end_row
+    first_row, rows = children(of_block, last)
+    end_row, open_ended = first_row + rows, rows == 0
     ends = np.flatnonzero(~open_ended)
     open_ended[ends] = ~np.isin(instructions["opcode"][end_row[ends] - 1], vocabulary.TERMINATORS)
     filled = np.zeros(len(blocks), bool)
@@ -102,10 +102,10 @@ def close(ir: IR, functions: Array) -> Closed:
     edit = Edit(ir, {"blocks": _continuations(ir, functions), "instructions": new, "branches": targets})
     edit.keep("blocks", Runs.inserting(len(blocks), last + 1))
     order = np.argsort(block, kind="stable")
-    edit.keep("instructions", Runs.inserting(count, np.searchsorted(of_block, block[order] + 1), order))
+    edit.keep("instructions", Runs.inserting(count, first_of(of_block, block[order] + 1), order))
     before = np.concatenate((2 * returns + 1, 2 * end_row[open_ended]))  # new ones come before the next row's
     order = np.argsort(before, kind="stable")
-    at = np.searchsorted(ir.tables["branches"]["instruction_id"], before[order] // 2)
+    at = first_of(ir.tables["branches"]["instruction_id"], before[order] // 2)
     edit.keep("branches", Runs.inserting(ir.count("branches"), at, order))
     out = edit.build()
     runs = edit.runs["instructions"]

@@ -12,7 +12,7 @@ from arrowir.derived import take
 from arrowir.ir import IR
 from arrowir.names import picked
 from arrowir.runs import Runs, concat_tables, join_text
-from arrowir.store import Array, Strings, Table, starts
+from arrowir.store import Array, Strings, Table, first_of, starts
 
 STORAGE = ("sets", "locations", "registers", "aliases", "call_chains")
 """Tables of which a copy has rows only where call-sites were inlined into it."""
@@ -70,7 +70,7 @@ class Extended:
         assert above is not None
         old, new = self.ir.tables[table][key], self.of(table)[key]
         split = self.ir.count(above)
-        return np.where(value < split, np.searchsorted(old, value), len(old) + np.searchsorted(new, value))
+        return np.where(value < split, first_of(old, value), len(old) + first_of(new, value))
 
     def children(self, table: str, first: Array, count: Array | int = 1) -> tuple[Array, Array]:
         """Return where the children of runs of rows begin, and how many there are."""
@@ -80,7 +80,7 @@ class Extended:
         above = schema.BY_NAME[table].column(key).of or ""
         old, new = self.ir.tables[table][key], self.of(table)[key]
         last = first + count
-        end = np.where(first < self.ir.count(above), np.searchsorted(old, last), len(old) + np.searchsorted(new, last))
+        end = np.where(first < self.ir.count(above), first_of(old, last), len(old) + first_of(new, last))
         return begin, end - begin
 
     def append(self, source: IR, functions: Array, home: dict[str, Array]) -> dict[str, Array]:

@@ -16,7 +16,7 @@ from arrowir.passes.inlining.closing import Shape
 from arrowir.passes.inlining.extended import Extended
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import BODY
-from arrowir.store import Array
+from arrowir.store import Array, children
 
 
 @dataclass
@@ -47,16 +47,13 @@ class Bodies:
         """Return bodies as they stand in the batch."""
         of_block = ir.tables["instructions"]["block_id"]
         block, blocks = found.first[callee], found.blocks[callee]
-        start = np.searchsorted(of_block, block)
-        rows = np.searchsorted(of_block, block + blocks) - start
+        start, rows = children(of_block, block, blocks)
         zero = np.zeros(len(callee), np.int64)
         empty = block < 0
         start, rows = np.where(empty, 0, start), np.where(empty, 0, rows)
         windows: dict[str, tuple[Array, Array]] = {}
         for table in ("sets", "locations", "registers"):
-            function = ir.array(table, "function_id")
-            first = np.searchsorted(function, callee)
-            windows[table] = first, np.searchsorted(function, callee + 1) - first
+            windows[table] = children(ir.array(table, "function_id"), callee)
         windows["call_chains"] = zero, zero.copy()
         moved = {table: zero.copy() for table in ("sets", "locations", "registers")}
         return cls(
@@ -265,11 +262,10 @@ def outputs_not_written(batch: Extended, bodies: Bodies, good: Array) -> list[Di
         else:
             counts = (batch.column(table, "direction") == vocabulary.DIRECTION_ARGUMENT) | nki[row]
         rows = np.flatnonzero(counts)
-        where = batch.column(table, location)[rows]
-        target = np.where(where >= 0, take(of_location, where), batch.column(table, named)[rows])
-        named_one = target >= 0
-        rows, target = rows[named_one], target[named_one]
-        written_one = is_output[target]
+        target = take(of_location, batch.column(table, location)[rows])
+        without = np.flatnonzero(target < 0)
+        target[without] = batch.column(table, named)[rows[without]]
+        written_one = np.append(is_output, False)[target]
         rows, target = rows[written_one], target[written_one]
         written[target[bodies.of_rows(row[rows]) >= 0]] = True
     functions = ir.tables["functions"]

@@ -11,7 +11,7 @@ from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.runs import expand
-from arrowir.store import Array
+from arrowir.store import Array, first_of
 
 SKIPPED = (
     "Skip lowering {} because the allocation status of the kernel is not consistent "
@@ -54,10 +54,10 @@ class Sites:
         return len(self.row)
 
 
-def find_sites(ir: IR, active: Array, allocated_key: str) -> Sites:
+def find_sites(ir: IR, active: Array, allocated_key: str, opcode: int = vocabulary.OP_NKI_KERNEL) -> Sites:
     """Find all call-sites of some modules, in functions of either kind, at any nesting depth."""
     instructions, calls = ir.tables["instructions"], ir.tables["calls"]
-    row = np.flatnonzero(instructions["opcode"] == vocabulary.OP_NKI_KERNEL)
+    row = np.flatnonzero(instructions["opcode"] == opcode)
     function = ir.array("instructions", "function_id")[row]
     module = ir.array("instructions", "module_id")[row]
     mine = (function >= 0) & active[module]
@@ -67,7 +67,7 @@ def find_sites(ir: IR, active: Array, allocated_key: str) -> Sites:
         row, function, module = row[order], function[order], module[order]
     callee, candidates = np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)
     if len(calls):
-        at = np.minimum(np.searchsorted(calls["instruction_id"], row), len(calls) - 1)
+        at = np.minimum(first_of(calls["instruction_id"], row), len(calls) - 1)
         has = calls["instruction_id"][at] == row
         callee[has], candidates[has] = calls["callee_id"][at[has]], calls["candidates"][at[has]]
     ordinary = ir.array("functions", "is_kernel")[function] == 0

@@ -9,7 +9,7 @@ from arrowir.passes.inlining.closing import Shape, shape
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import SIZE, Sites, called_by, levels, removable
 from arrowir.passes.unrolling.loops import Loops
-from arrowir.store import Array
+from arrowir.store import Array, children, first_of
 
 MAX_NESTING = 1_000
 """Levels of kernels in kernels: each is an edit of its own."""
@@ -91,7 +91,7 @@ def _emptied(of_row: Array, block: Array, nothing: Array) -> Array:
     `of_row` is the block of every instruction; `block` that of each call-site, `nothing` whether nothing comes of it.
     """
     blocks, count = np.unique(block[nothing], return_counts=True)
-    return blocks[count == np.searchsorted(of_row, blocks + 1) - np.searchsorted(of_row, blocks)]
+    return blocks[count == children(of_row, blocks)[1]]
 
 
 def _drops_return(ir: IR, loops: Loops, found: Shape, repeats: Array) -> Array:
@@ -100,7 +100,7 @@ def _drops_return(ir: IR, loops: Loops, found: Shape, repeats: Array) -> Array:
     at = np.flatnonzero(opcode == vocabulary.OP_RETURN)
     function = ir.tables["blocks"]["function_id"][of_block[at]]
     returns = np.bincount(function[function >= 0], repeats[of_block[at[function >= 0]]], minlength=len(found.first))
-    row = np.searchsorted(of_block, found.first + 1) - 1
+    row = first_of(of_block, found.first + 1) - 1
     block = np.where((found.blocks == 1) & ~found.own_entry & (returns == 1), found.first, -1)
     row = np.where((block >= 0) & (row >= 0), row, -1)
     row[row >= 0] = np.where(of_block[row[row >= 0]] == block[row >= 0], row[row >= 0], -1)
@@ -113,7 +113,7 @@ def _drops_return(ir: IR, loops: Loops, found: Shape, repeats: Array) -> Array:
         if not len(inside):
             break
         inner = body[loop[inside]]
-        last = np.searchsorted(of_block, inner + 1) - 1
+        last = first_of(of_block, inner + 1) - 1
         runs = (loops.trips[loop[inside]] > 0).astype(bool) & (inner >= 0) & (last >= 0)
         runs[runs] = of_block[last[runs]] == inner[runs]
         before = row[inside] - 1

@@ -22,7 +22,7 @@ from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.passes.inlining.layout import CONTINUATION, DONE, ENTRY, START, TO_ENTRY, Layout, Placed
 from arrowir.runs import Runs, blank, concat_tables, expand, join_text
 from arrowir.schema import NULL_INT
-from arrowir.store import Array, Strings, Table, starts
+from arrowir.store import Array, Strings, Table, children, starts
 
 OPTIN_CLEARED = 0xC
 """Opt-in bits that a clone loses (rule N10)."""
@@ -45,6 +45,8 @@ class Inlining:
     """Mask of the functions that go."""
     blocks: Array
     """Mask of the blocks of the batch that stay."""
+    origin: int = vocabulary.ORIGIN_NKI
+    """Code of the origin of the sets that are made again (rules N8, B2)."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,8 @@ def _to_entries(batch: Extended, plan: Layout) -> Table:
 def _chains(todo: Inlining, names: Strings) -> Table:
     """Make the call chain of each call-site, behind the one that it has itself (rule N16)."""
     ir, sites = todo.batch.ir, todo.sites
-    functions, instructions, chains = ir.tables["functions"].text(), ir.tables["instructions"], ir.tables["call_chains"]
-    kernels = np.array([ir.pools.names.intern(functions[f]) for f in todo.bodies.callee.tolist()], np.int32)
+    instructions, chains = ir.tables["instructions"], ir.tables["call_chains"]
+    kernels = [ir.pools.names.intern(todo.batch.text("functions", f)) for f in todo.bodies.callee.tolist()]
     parent = instructions["call_chain_id"][sites.row]
     inlined = np.flatnonzero(parent >= 0)
     if len(inlined):
@@ -136,7 +138,7 @@ def _chains(todo: Inlining, names: Strings) -> Table:
         module_id=sites.module,
         parent_id=parent if len(inlined) else None,
         name=names,
-        kernel=kernels[todo.body],
+        kernel=np.array(kernels, np.int32)[todo.body],
         kernel_source=sites.source.astype(np.int16),
         depth=_depth_of(chains, parent) + 1,
     )
@@ -223,8 +225,7 @@ def _own_sets(batch: Extended, bodies: Bodies) -> tuple[Array, Array, Array]:
 def _append(edit: Edit, table: str, todo: Inlining, first: Array, length: Array, site: Array) -> None:
     owner = edit.ir.tables[table]["function_id"]
     functions = np.flatnonzero(~todo.dropped)
-    begin = np.searchsorted(owner, functions)
-    own = np.searchsorted(owner, functions + 1) - begin
+    begin, own = children(owner, functions)
     key = np.concatenate((functions, todo.sites.function[site]))
     order = np.argsort(key, kind="stable")
     copy = np.concatenate((np.zeros(len(functions), np.int64), site + 1))[order]
@@ -322,7 +323,7 @@ def _places(edit: Edit, todo: Inlining, plan: Layout, placed: Placed) -> Places:
 def _change_clones(edit: Edit, todo: Inlining) -> None:
     """Set the origin of sets and clear opt-in bits of instructions (rules N8, N10)."""
     batch, pool = todo.batch, todo.batch.ir.pools.layouts
-    edit.instead("sets", "origin", np.full(batch.count("sets"), vocabulary.ORIGIN_NKI, np.int16))
+    edit.instead("sets", "origin", np.full(batch.count("sets"), todo.origin, np.int16))
     layout_, rows = batch.column("sets", "layout").copy(), expand(*todo.bodies.windows["sets"])
     layout_[rows] = layouts.add_key(pool, layout_[rows], "origin")
     edit.instead("sets", "layout", layout_)
@@ -513,9 +514,8 @@ def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
     """Let the set written beside a location be the location's set, in clones where it was not (rule R2)."""
     batch = todo.batch
     location, named, lost = (batch.column("operands", c) for c in ("location_id", "set_id", "set_name"))
-    differs = (location >= 0) & (
-        (lost >= 0) | ((named >= 0) & (named != take(batch.column("locations", "set_id"), location)))
-    )
+    own = take(batch.column("locations", "set_id"), location)
+    differs = (own != named) & (own >= 0) & ((named >= 0) | (lost >= 0))
     if not differs.any():
         return out
     operands, runs = out.tables["operands"], edit.runs["operands"]

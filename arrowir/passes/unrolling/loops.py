@@ -16,6 +16,7 @@ from arrowir.ir import IR
 from arrowir.passes.unrolling.faults import Fault, Faults
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
+from arrowir_kernels import mark_rows
 
 STRUCTURED = (vocab.OP_LOOP, vocab.OP_DYNAMIC_FOR_LOOP, vocab.OP_DO_WHILE)
 """Opcodes whose `blocks` are nested code."""
@@ -299,9 +300,9 @@ def _written_bound(key: str, bound: object, shard_id: int) -> tuple[int | None, 
 
 def of_each(ids: Array, size: int, fact: Callable[[int], int], absent: int = 0) -> Array:
     """Return a fact about what each id means, asked once for each distinct id; ids are below `size`, -1 is absent."""
-    present = np.zeros(size + 1, bool)
-    present[ids] = True
+    present = np.zeros(size, bool)
+    mark_rows(ids, present)
     facts = np.full(size + 1, absent, np.int64)
-    for i in np.flatnonzero(present[:-1]).tolist():
+    for i in np.flatnonzero(present).tolist():
         facts[i] = fact(i)
     return facts[ids]
