@@ -11,7 +11,8 @@ from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.findings import About
 from arrowir.formats.json_writer import JsonWriter
 from arrowir.ir import IR
-from arrowir.store import Array, Strings
+from arrowir.store import Array
+from arrowir_kernels import hash_names
 
 # Every key column that a reader finds by a name: (table, column, what it points at, name where it did not resolve).
 _BY_NAME = (
@@ -104,7 +105,10 @@ def _repeats(ir: IR, wanted: Array) -> Array:
         rows = (used & wanted & ~out)[modules]
         if not rows.any():
             continue
-        keys = _hashes(ir, table) * np.uint64(0x9E3779B97F4A7C15) + _scopes(ir, table).astype(np.uint64)
+        keys = _keys(ir, table)
+        ranked = np.sort(keys)
+        if not (ranked[1:] == ranked[:-1]).any():  # mostly: finding out whose they are takes far longer
+            continue
         kept = np.flatnonzero(rows)
         order = kept[np.argsort(keys[kept], kind="stable")]
         twice = keys[order][1:] == keys[order][:-1]
@@ -134,30 +138,15 @@ def _main_functions(ir: IR) -> Array:
     return found
 
 
-def _hashes(ir: IR, table: str) -> Array:
-    """Return a number per name, equal for equal names; two that share one by chance cost a look in vain."""
+def _keys(ir: IR, table: str) -> Array:
+    """Return a number per name and scope, equal for equal ones; two that share one by chance cost a look in vain."""
+    scopes = _scopes(ir, table).astype(np.int64) + 1
     if table == "loops":
-        return ir.tables["loops"]["axis"].astype(np.uint64)
-    return hash_strings(ir.tables[table].text())
-
-
-def hash_strings(names: Strings) -> Array:
-    """Return a 64-bit hash of each string.
-
-    Examples
-    --------
-    >>> a, b, c = hash_strings(Strings.of(["x", "yx", "x"])).tolist()
-    >>> a == c, a == b
-    (True, False)
-    """
-    lengths = np.diff(names.offsets)
-    data = names.data[names.offsets[0] : names.offsets[-1]]
-    place = np.arange(len(data)) - np.repeat(names.offsets[:-1] - names.offsets[0], lengths)
-    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, 0x100000001B3, np.uint64))
-    sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum((data.astype(np.uint64) + np.uint64(1)) * powers[place], out=sums[1:])
-    ends = names.offsets - names.offsets[0]
-    return sums[ends[1:]] - sums[ends[:-1]]
+        return scopes << 32 | ir.tables["loops"]["axis"]
+    names = ir.tables[table].text()
+    keys = np.empty(len(names), np.uint64)
+    hash_names(names.offsets, names.data, scopes, 0, keys)
+    return keys
 
 
 def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:

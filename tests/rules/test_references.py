@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arrowir.formats.bir_json import read_documents, read_json, to_json
-from arrowir.formats.rebinding import hash_strings, rebinding_names
+from arrowir.formats.rebinding import rebinding_names
 from arrowir.ir import IR
 from arrowir.store import Strings
 from tests.documents import (
@@ -410,14 +410,6 @@ def test_r7_modules_can_be_picked_and_samples_have_none() -> None:
     twice = ir.replace(locations=ir.tables["locations"].replace(name=Strings.of(["a", "a", "a", "a"])))
     assert [row.module_id for row in rebinding_names(twice)] == [0, 1]
     assert [row.module_id for row in rebinding_names(twice, [1])] == [1]
-
-
-def test_r7_hashes_are_equal_for_equal_names_wherever_they_stand() -> None:
-    texts = ["", "a", "ab", "ba", "", "a\0", "aa", "ab", "\u00e9", "x" * 500, "x" * 501]
-    hashes = hash_strings(Strings.of(texts)).tolist()
-    assert {text: hashes[texts.index(text)] for text in texts} == dict(zip(texts, hashes, strict=True))
-    assert len(set(hashes)) == len(set(texts))
-    assert hash_strings(Strings.of([])).tolist() == []
 
 
 def test_r7_read_json_gives_no_note_for_what_stands_in_a_file() -> None:
