@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from arrowir import schema
+from arrowir import arguments, schema
 from arrowir.diagnostics import OptionError
 from arrowir.ir import IR
 from arrowir.names import picked, put
@@ -503,8 +503,12 @@ def concat(batches: Sequence[IR]) -> IR:
     Raises
     ------
     OptionError
-        If there is no batch.
+        If there is no batch, or something else than batches.
     """
+    batches = [
+        arguments.typed(batch, IR, f"item {k} of `concat`", "an `arrowir.IR`")
+        for k, batch in enumerate(arguments.listed(batches, "`concat`", "a list of batches"))
+    ]
     if not batches:
         raise OptionError("there is no batch to put together; give at least one")
     if len(batches) == 1:

@@ -47,6 +47,8 @@ LIBRARY: dict[str, Call] = {
     "get": passes.get,
     "make": passes.make,
     "register": passes.register,
+    "concat": air.concat,
+    "concat, an item": lambda w: air.concat([IR, w]) if w is not IR else None,
     "select": IR.select,
     "module_id": IR.module_id,
     "text": IR.text,
