@@ -64,6 +64,7 @@ docs: $(DEV_READY) ## renew the generated pages and outputs, build the documenta
 	$(BIN)/mkdocs build --quiet --strict
 
 bench: $(DEV_READY) ## run the benchmarks
+	@$(COMPILE)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 clean: ## remove what the other targets wrote, the environment excepted
