@@ -95,21 +95,16 @@ def _repeats(ir: IR, wanted: Array) -> Array:
     targets = ir.tables["references"]["target"]
     codes = schema.STRUCTURAL["table"]
     for table in _SCOPED:
-        if not ir.count(table):
+        keys = _keys(ir, table)
+        ranked = np.sort(keys)
+        if not (ranked[1:] == ranked[:-1]).any():  # mostly; finding out whose they are takes far longer
             continue
         used = _modules(ir, "references", targets == codes.index(table))
         for source, _, of, _ in _BY_NAME:
             if of == table:
                 used |= _modules(ir, source)
         modules = ir.array(table, "module_id")
-        rows = (used & wanted & ~out)[modules]
-        if not rows.any():
-            continue
-        keys = _keys(ir, table)
-        ranked = np.sort(keys)
-        if not (ranked[1:] == ranked[:-1]).any():  # mostly: finding out whose they are takes far longer
-            continue
-        kept = np.flatnonzero(rows)
+        kept = np.flatnonzero((used & wanted & ~out)[modules])
         order = kept[np.argsort(keys[kept], kind="stable")]
         twice = keys[order][1:] == keys[order][:-1]
         out[modules[order[1:][twice]]] = True
