@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3 python
 
 # What `make run` reads, and where it writes.
-RUN_INPUTS ?= data/generated data/samples/klr009 data/samples/bir_json_example.json
+RUN_INPUTS ?= data/generated data/generated/front_end/sg00 data/samples/klr009 data/samples/bir_json_example.json
 OUT ?= out
 PYTEST_ARGS ?=
 # Processes that tests are spread over: as many as there are cores.

@@ -16,8 +16,11 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arrowir import build, passes, schema, simulate, testing
+    from arrowir import build, library, passes, schema, simulate, testing
     from arrowir.analyse.diff import Diff, diff
+    from arrowir.analyse.footprints import footprints
+    from arrowir.analyse.live_ranges import live_ranges
+    from arrowir.analyse.overlaps import overlaps
     from arrowir.diagnostics import (
         ArrowIRError,
         FormatError,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from arrowir.passes.pipeline import RunResult
     from arrowir.simulate.equivalence import Equivalence, equivalent
     from arrowir.validation import CheckedRunResult, run
+    from arrowir.verify.checking import verify
 
 __version__ = "0.1.0"
 
@@ -57,6 +61,10 @@ __all__ = [
     "concat",
     "diff",
     "equivalent",
+    "footprints",
+    "library",
+    "live_ranges",
+    "overlaps",
     "passes",
     "read",
     "read_json",
@@ -65,9 +73,10 @@ __all__ = [
     "schema",
     "simulate",
     "testing",
+    "verify",
 ]
 
-_MODULES = frozenset({"build", "passes", "schema", "simulate", "testing"})
+_MODULES = frozenset({"build", "library", "passes", "schema", "simulate", "testing", "verify"})
 
 _HOMES: dict[str, str] = {
     "IR": "ir",
@@ -86,6 +95,9 @@ _HOMES: dict[str, str] = {
     "concat": "edit",
     "diff": "analyse.diff",
     "equivalent": "simulate.equivalence",
+    "footprints": "analyse.footprints",
+    "live_ranges": "analyse.live_ranges",
+    "overlaps": "analyse.overlaps",
     "read": "formats.reading",
     "read_json": "formats.bir_json",
     "read_parquet": "formats.parquet",

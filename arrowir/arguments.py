@@ -82,6 +82,24 @@ def indent(value: object) -> int | None:
     return value
 
 
+def count(value: object, what: str, least: int = 0) -> int:
+    """Return an integer of at least some size.
+
+    Raises
+    ------
+    OptionError
+        If it is another type, or smaller.
+
+    Examples
+    --------
+    >>> count(3, "`trials`", 1)
+    3
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise wrong(what, f"a number of at least {least}", value)
+    return value
+
+
 def listed(value: object, what: str, takes: str) -> list[Any]:
     """Return the items of a list or another iterable; text is none.
 

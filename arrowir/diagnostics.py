@@ -47,6 +47,7 @@ CODES: dict[str, Code] = _codes(
         "the pass would produce more instructions than allowed",
         compiler_code="ELUR015",
     ),
+    Code("introduced_error", "error", "the pass brought in what the verifier refuses; the compiler code is the rule's"),
     Code("not_supported", "error", "legal BIR that this version cannot transform"),
     Code("unknown_arch", "error", "the architecture is unknown, or has no hardware model"),
     # runtime_memory_reservation
@@ -75,9 +76,8 @@ CODES: dict[str, Code] = _codes(
     Code("sb_overflow", "error", "a rebased SB location ends past the capacity"),
     Code("output_not_written", "warning", "the kernel never writes an output parameter"),
     # unroll
-    Code("dynamic_loop", "error", "the trip count is not a constant"),
+    Code("dynamic_loop", "error", "a loop depends on something that neither constants nor registers give"),
     Code("zero_stride", "error", "a loop's stride is 0"),
-    Code("loop_with_control_flow", "error", "a loop's body has several blocks, a Break or a branch to its own block"),
     Code("block_tensor", "error", "a loop addresses a tensor that has one block per iteration"),
     Code("address_rank_mismatch", "error", "addrs and tensor_shape differ in length"),
     Code("symbolic_location_count", "error", "the set of a symbolic operand has not exactly one location"),
@@ -92,6 +92,38 @@ CODES: dict[str, Code] = _codes(
     Code("bad_distance", "error", "a loop-carried dependency has a distance that is no integer of at least 1"),
     Code("unknown_dtype", "error", "the size of a symbolic operand's dtype is not known"),
     Code("index_rank_mismatch", "error", "an unroll dependency has not one index per loop"),
+    # inline_bir_kernel
+    Code("unknown_bir_kernel", "error", "the library has no kernel of that name"),
+    Code("bad_kernel_option", "error", "an option that the kernel does not have, or a value of the wrong type"),
+    Code("kernel_shape_mismatch", "error", "arguments that the kernel cannot take"),
+    Code("kernel_base_partition", "error", "an input or output of a kernel does not start at partition 0"),
+    Code("scratchpad_too_small", "error", "the body's scratch does not fit into the call-site's scratchpads"),
+    Code("kernel_failed", "error", "the kernel's status is not ok", compiler_code="NKI016"),
+    # lower_generic_indirect
+    Code("generic_indirect_invariant", "error", "a generic indirect access is not of the form that can be lowered"),
+    # coalesce_multichannel_cc_ops
+    Code("collective_run_mismatch", "error", "collectives of adjacent channels do not fit together"),
+    # constant_propagate
+    Code(
+        "invalid_select_predicate",
+        "error",
+        "a `Select` has a constant predicate other than 0 and 1",
+        compiler_code="SCP001",
+    ),
+    Code("constants_propagated", "note", "how many instructions were rewritten and removed"),
+    # translate_nki_ast_to_bir
+    Code("unknown_kernel_format", "error", "the kernel file is of another format than BIR JSON"),
+    Code("no_artefacts", "error", "there is no folder in which the kernel file could be looked for"),
+    Code("kernel_file_missing", "error", "the kernel file is not there"),
+    Code("kernel_file_outside", "error", "a kernel file, or a constant's, lies where files are not read from"),
+    Code("kernel_file_damaged", "error", "the kernel file cannot be read, or is no BIR module"),
+    Code("core_id_required", "error", "the kernel file has a function per core, and the module does not say its core"),
+    Code("kernel_file_skipped", "note", "the kernel file has no function for the module's core"),
+    Code("kernel_arch_differs", "warning", "kernel file and module are for different architectures"),
+    Code("constant_file_missing", "warning", "the file of a kernel's constant is not beside the kernel file"),
+    Code("bad_tensor_map", "error", "the tensor map beside a module cannot be read, and is left out", fatal=False),
+    Code("no_tensor_map", "error", "a tensor map was asked for, and none lies beside the module", fatal=False),
+    Code("psum_overflow", "error", "the kernel uses a PSUM bank that the architecture does not have"),
     # checking a run by execution
     Code("not_equivalent", "error", "executed before and after the run, the module differs", fatal=False),
     Code("not_executable", "note", "the module could not be executed, and was not checked"),

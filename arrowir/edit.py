@@ -95,7 +95,7 @@ class Edit:
         self.replaced: dict[tuple[str, str], Array] = {}
         self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
-        self._first_copy = np.zeros(1, np.int64)
+        self._first_copy = np.zeros(copies, np.int64)
 
     # -- saying what ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,12 @@ from arrowir.vocabulary import VOCABULARIES
 RUNTIME_KINDS = frozenset({"IntRuntimeValueKind", "IndirectArgId", "CCGetRankKind"})
 """Nodes whose value is known at run time only."""
 
+LOWERED = "LoweredAxis"
+"""The kind of a node that stands for the axis of a loop of branches, while loops are unrolled: its register holds it.
+
+It is in no file: only a pass puts a placeholder where its register is named.
+"""
+
 KINDS = frozenset(VOCABULARIES["expression_kind"].values)
 
 FAULTS = ("", "integer_overflow", "division_by_zero", "unresolved_name", "bad_expression", "runtime_address")
@@ -34,7 +40,7 @@ EXPLAINED = {
     "division_by_zero": "it divides by 0",
     "unresolved_name": "it names an axis that is not an enclosing loop's",
     "bad_expression": "it is of an unknown kind, or lacks a member",
-    "runtime_address": "its value is known only at run time; give it a constant or a loop axis",
+    "runtime_address": "its value is known only at run time; give it a constant or the axis of a loop that is unrolled",
 }
 """What the faults mean, for messages."""
 
@@ -106,7 +112,7 @@ def is_expression(value: Any) -> bool:
         return False
     if "kind" in value:
         kind = value["kind"]
-        return isinstance(kind, str) and kind in KINDS
+        return isinstance(kind, str) and (kind in KINDS or (kind == LOWERED and isinstance(value.get("regref"), Slot)))
     return is_version_1(value) and "c" in value
 
 
@@ -224,6 +230,8 @@ class Compiler:
                 return self._child(expression, "numer", "mod", "denom")
             case "CCDivKind":  # depends on the rank, whatever its numerator is
                 return self._child(expression, "numer", None, "")
+            case kind if kind == LOWERED:
+                return Rest({"kind": "IntRuntimeValueKind", "regref": expression["regref"]}, True)
             case _:
                 return Rest(expression, False)
 
@@ -568,3 +576,21 @@ def run(
                     blame(over, "integer_overflow")
         made.values.append(result)
     return made
+
+
+def constant(expression: Any) -> int | None:
+    """Return the value of an expression that no axis, shard or run time value has a part in; None for others.
+
+    Examples
+    --------
+    >>> constant({"kind": "MultKind", "var": {"kind": "AffExprKind", "terms": [], "c": 2}, "scale": 3})
+    6
+    >>> constant({"kind": "ShardIDKind", "ub": 2}) is None
+    True
+    """
+    compiler = Compiler()
+    folded = compiler.fold(expression)
+    if isinstance(folded, Rest) or any(step[0] in ("axis", "named", "shard") for step in compiler.steps):
+        return None
+    result = run(compiler.program(), 1, axis=lambda _: (np.zeros(1, np.int64), None), shard_id=0)
+    return None if result.fault[0] else int(result.whole(folded.step)[0])

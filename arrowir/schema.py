@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 """Version of the tables: the major number changes when older readers would misread them."""
 
 NULL_INT = np.iinfo(np.int64).min
@@ -132,6 +132,7 @@ TABLES: tuple[Table, ...] = (
             _int("arch_level", "10 (inferentia) to 50 (core_v5); null when unknown", derived=True),
             _int("version", "1 or 2: spelling of affine expressions", key="version"),
             _int("neuron_core_id", "the core, from the module attributes", derived=True),
+            _pooled("tensor_map", "extras", "the tensor map that lay beside the module, its text as it was"),
             _pooled("nki_layout", "layouts", "members of the object under `nki_functions`"),
             _pooled("nki_extra", "extras", "other members of the object under `nki_functions`"),
             _LAYOUT,

@@ -33,7 +33,8 @@ def run(
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     strict: bool = False,
-    verify: Literal["none", "ends", "each"] = "none",
+    verify: Literal["none", "ends", "each"] = "ends",
+    enable_bir_kernel: bool = False,
     check: Literal[0] = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RunResult: ...
@@ -44,7 +45,9 @@ def run(
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     strict: bool = False,
-    verify: Literal["none", "ends", "each"] = "none",
+    verify: Literal["none", "ends", "each"] = "ends",
+    enable_bir_kernel: bool = False,
+    tensor_map: bool | None = None,
     check: int,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> CheckedRunResult: ...
@@ -54,7 +57,9 @@ def run(
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     strict: bool = False,
-    verify: Literal["none", "ends", "each"] = "none",
+    verify: Literal["none", "ends", "each"] = "ends",
+    enable_bir_kernel: bool = False,
+    tensor_map: bool | None = None,
     check: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RunResult:
@@ -76,7 +81,14 @@ def run(
     strict
         Raise on the first error row, non-fatal ones included (rule O4).
     verify
-        ``"none"``: this version has no verifier.
+        Whether the verifier looks for errors that passes bring in (rule P2): ``"each"``, after every pass; ``"ends"``,
+        after the last, and then after every pass for the modules that have a new error; ``"none"``, never. Such an
+        error fails its module in the pass that brings it in.
+    enable_bir_kernel
+        Where the default pipeline has `inline_bir_kernel`: before the allocators of SBUF, or behind them.
+    tensor_map
+        Whether the tensor maps beside the modules' files are read, renamed along and kept for writing (rule N17); by
+        default where there is one. With True a module without one is an error row.
     check
         Execute each module before and after the run, on so many random inputs, and compare what they write (see
         `equivalent`). A difference is an error row (`not_equivalent`), and a module that cannot be executed a note
@@ -110,11 +122,11 @@ def run(
     base.check_batch(ir, "`run`")
     if type(check) is not int or check < 0:
         raise arguments.wrong("`check`", "a number of random inputs, 0 for none", check)
+    steps = pipeline.plan_steps(passes, options, enable_bir_kernel=enable_bir_kernel)
     if not check:
-        return pipeline.run(ir, passes, options=options, strict=strict, verify=verify, progress=progress)
-    steps = pipeline.plan_steps(passes, options)
+        return pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
     shard_id = shard_of(steps)
-    result = pipeline.run(ir, steps, strict=strict, verify=verify, progress=progress)
+    result = pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
     return checked(ir, result, check, shard_id=shard_id, strict=strict, progress=progress)
 
 

@@ -342,6 +342,8 @@ OP_LOOP = _known(OPCODES, "Loop")
 OP_DYNAMIC_FOR_LOOP = _known(OPCODES, "DynamicForLoop")
 OP_DMA_BLOCK = _known(OPCODES, "DMABlock")
 OP_DO_WHILE = _known(OPCODES, "DoWhile")
+OP_REGISTER_ALU = _known(OPCODES, "RegisterAlu")
+OP_REGISTER_MOVE = _known(OPCODES, "RegisterMove")
 
 TERMINATORS: tuple[int, ...] = (
     OP_TERMINATOR, OP_COMPARE_AND_BRANCH, OP_UNCONDITIONAL_BRANCH, OP_RETURN, OP_EXIT, OP_BREAK,
@@ -349,6 +351,7 @@ TERMINATORS: tuple[int, ...] = (
 """Opcodes that end a block."""
 
 ENGINE_UNASSIGNED = _known(ENGINES, "Unassigned")
+ENGINE_ALL = _known(ENGINES, "ALL")
 MEM_DRAM = _known(MEMORY_TYPES, "DRAM")
 MEM_SB = _known(MEMORY_TYPES, "SB")
 MEM_PSUM = _known(MEMORY_TYPES, "PSUM")

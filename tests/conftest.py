@@ -1,8 +1,10 @@
 """What all tests share: Hypothesis profiles and golden text."""
 
 import os
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -23,6 +25,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the texts that golden tests produce to tests/golden/ instead of comparing them",
     )
+
+
+REACHED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Return `report(text)`: the text is shown when all tests have run, whether they pass or not."""
+    return request.config.stash.setdefault(REACHED, []).append
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what was told in a process of its own to the one that has the terminal."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["reached"] = session.config.stash.get(REACHED, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take it over there."""
+    node.config.stash.setdefault(REACHED, []).extend(getattr(node, "workeroutput", {}).get("reached", []))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what generators have reached, so that one that tests nothing is seen."""
+    told = dict.fromkeys(config.stash.get(REACHED, []))
+    if told:
+        terminalreporter.section("what drawn modules reached")
+        for text in told:
+            terminalreporter.write_line(textwrap.fill(text, 118, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def check_golden(path: Path, text: str, *, update: bool) -> None:

@@ -50,19 +50,19 @@ class Facts:
         """The differences, counted: numbers of finding, module and kernel, how many call-sites and rows there are."""
         import polars as pl
 
+        first: dict[tuple[str, str, str | None], int] = {}  # of several findings of one kind the first counts for all
         parts: list[pl.DataFrame] = []
         for number, found in enumerate(self.findings):
             of = self.whereabouts(found)
+            kind = first.setdefault((found.table, found.what, found.column), number)
             rows = pl.DataFrame({"module": of.module, "kernel": of.kernel, "chain": of.chain})
-            sites = pl.col("chain").filter(pl.col("chain") >= 0).n_unique().cast(pl.Int64)
-            parts.append(
-                rows.group_by("module", "kernel")
-                .agg(call_sites=sites, count=pl.len().cast(pl.Int64))
-                .sort("module", "kernel")
-                .select(pl.lit(number, pl.Int64).alias("finding"), pl.all())
-            )
+            parts.append(rows.select(pl.lit(kind, pl.Int64).alias("finding"), pl.all()))
         columns: tuple[str, ...] = ("finding", "module", "kernel", "call_sites", "count")
-        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        if not parts:
+            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        sites = pl.col("chain").filter(pl.col("chain") >= 0).n_unique().cast(pl.Int64)
+        counted = pl.concat(parts).group_by("finding", "module", "kernel")
+        return counted.agg(call_sites=sites, count=pl.len().cast(pl.Int64)).sort("finding", "module", "kernel")
 
     # -- modules ------------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 
 from arrowir import schema
+from arrowir.analyse import fit
 from arrowir.cli import console, inputs
 from arrowir.ir import IR
 from arrowir.store import Array
 
 COUNTED = ("blocks", "instructions", "operands", "sets", "locations", "queues")
 """Tables whose rows are counted as they are."""
+
+FIT = ("usable_bytes", "allocated_bytes", "unallocated_bytes", "highest_byte", "fit")
+"""What is shown of how a memory is filled; bytes are those of a partition."""
 
 MEMORY_LABELS = {"SB": "SBUF"}
 """Names of memories that people write otherwise than the files do."""
@@ -45,7 +49,8 @@ def count(ir: IR) -> list[dict[str, Any]]:
         `kernel_functions`), `blocks`, `instructions`, `operands`, `sets`, `locations`, `queues`; `opcodes` and
         `engines` with the number of instructions of each, most frequent first; and `memory`: for each memory its
         `locations`, how many of them are `allocated`, the `status` (allocated, unallocated or mixed), the `bytes` of
-        all partitions together, and for SBUF and PSUM `bytes_per_partition`.
+        all partitions together, and for SBUF and PSUM `bytes_per_partition` and how they `fit` the architecture
+        (see `arrowir.analyse.fit`).
 
     Examples
     --------
@@ -61,6 +66,9 @@ def count(ir: IR) -> list[dict[str, Any]]:
     opcodes = _by_code(ir, "instructions", "opcode")
     engines = _by_code(ir, "instructions", "engine")
     memory = _memory(ir)
+    for module, held in enumerate(fit.fit(ir)):
+        for name, entry in held.items():
+            memory[module][MEMORY_LABELS.get(name, name)]["fit"] = entry
 
     def text(column: str, module: int) -> str | None:
         number = int(ir.tables["modules"][column][module])
@@ -173,3 +181,12 @@ def show(modules: list[dict[str, Any]]) -> None:
         console.answer("\n")
         header = ("module", "memory", "locations", "allocated", "status", "bytes", "bytes per partition")
         console.table(header, rows)
+    fits = [
+        (m["name"], name, e["status"], *(e["fit"][key] for key in FIT))
+        for m in modules
+        for name, e in m["memory"].items()
+        if "fit" in e
+    ]
+    if fits:
+        console.answer("\n")
+        console.table(("module", "memory", "status", *(key.replace("_", " ") for key in FIT)), fits, absent="unknown")

@@ -11,7 +11,7 @@ from arrowir.cli import console
 from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
 from arrowir.diagnostics import ArrowIRError
-from arrowir.formats import bir_json, targets
+from arrowir.formats import bir_json, targets, tensor_map
 from arrowir.formats.folders import is_dataset
 from arrowir.formats.reading import SUFFIXES, Source
 from arrowir.ir import IR
@@ -31,6 +31,8 @@ class Output:
     """Folder of the data set."""
     single: bool = False
     """The JSON place may be a file."""
+    maps: bool = False
+    """Tensor maps beside the inputs are read and written: those of an earlier run, and of inputs, are looked after."""
 
     @classmethod
     def for_run(cls, out: str, sources: Sequence[Source], formats: tuple[str, ...] | None) -> "Output":
@@ -40,8 +42,8 @@ class Output:
             formats = ("json",) if single else ("json", "parquet")
         root = Path(out)
         if len(formats) > 1:
-            return cls(root, root / "json", root / "parquet")
-        return cls(root, root, None) if "json" in formats else cls(root, None, root)
+            return cls(root, root / "json", root / "parquet", maps=True)
+        return cls(root, root, None, maps=True) if "json" in formats else cls(root, None, root)
 
     @classmethod
     def for_convert(cls, out: str, sources: Sequence[Source], chosen: str | None) -> "Output":
@@ -82,10 +84,14 @@ class Output:
             If a file to write is an input, or one of the data sets, read or written, lies within the other.
         """
         read = _real(given)
+        found = [tensor_map.find(source.path) for source in given.sources if self.maps and source.kind == "json"]
+        maps = {os.path.realpath(path) for path in found if path is not None}
         for path in self.json_files(given)[0] if self.json is not None else []:
             source = read.get(os.path.realpath(path))
             if source is not None:
                 raise UsageError(f"`{path}` would overwrite the input `{source.path}`; choose another OUT")
+            if os.path.realpath(tensor_map.beside(path)) in maps:
+                raise UsageError(f"`{tensor_map.beside(path)}` would overwrite that of an input; choose another OUT")
         for place, source in read.items():
             out = self.parquet if source.kind == "json" else self.root
             if out is None:
@@ -127,7 +133,8 @@ class Output:
             What became of the modules that were given.
         given
             What was read. Where an earlier run wrote a file for an input that cannot be read now, the file is set
-            aside, with `.stale` behind its name: it is not what this run made.
+            aside, with `.stale` behind its name: it is not what this run made. So is a tensor map whose module has
+            none any more.
         about
             Tables by the name of their file.
 
@@ -144,6 +151,10 @@ class Output:
             bir_json.write_files(ir, files)
             inputs = _real(given)
             stale = [path for path in lost if path.is_file() and os.path.realpath(path) not in inputs]
+            if self.maps:
+                without = ir.tables["modules"]["tensor_map"] < 0
+                unmapped = [file for file, lacks in zip(files, without.tolist(), strict=True) if lacks]
+                stale += [path for file in [*unmapped, *lost] if (path := tensor_map.beside(file)).is_file()]
             for path in stale:
                 path.replace(_aside(path))
         within = self.parquet is not None and (len(ir) > 0 or is_dataset(self.parquet))
@@ -160,7 +171,8 @@ class Output:
 def report_stale(paths: Sequence[Path]) -> None:
     """Say which files of an earlier run were set aside."""
     for path in paths:
-        console.line(f"moved `{path}` of an earlier run to `{_aside(path).name}`: its input cannot be read now")
+        why = "its module has none now" if path.name.endswith(tensor_map.NAME) else "its input cannot be read now"
+        console.line(f"moved `{path}` of an earlier run to `{_aside(path).name}`: {why}")
 
 
 def _aside(path: Path) -> Path:

@@ -111,6 +111,16 @@ def _run(parser: argparse.ArgumentParser) -> None:
         metavar="PASS.OPTION=VALUE",
         help="option of a pass: JSON, or a bare word for a string; `none` is null",
     )
+    add(
+        "--enable-bir-kernel",
+        action="store_true",
+        help="inline library kernels before memory is allocated (order 48), not behind it (60)",
+    )
+    add(
+        "--tensor-map",
+        action=argparse.BooleanOptionalAction,
+        help="read, rename and write the tensor maps beside the modules (default: where there is one)",
+    )
     add("--format", type=_formats, metavar="json,parquet", help="default: json for one JSON input, else both")
     add("--jobs", type=_jobs, default=1, metavar="N", help="workers; this version has 1")
     add("--engine", choices=("local", "dask"), default="local", help="who works; this version has `local`")
@@ -123,7 +133,12 @@ def _run(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="execute each module before and after, on N random inputs, and compare what it computes",
     )
-    add("--verify", choices=("none", "ends", "each"), default="none", help="this version has `none`")
+    add(
+        "--verify",
+        choices=("none", "ends", "each"),
+        default="ends",
+        help="look for errors that passes bring in: after the last pass (default), after each, or never",
+    )
     _strict(parser)
     _quiet(parser)
     _json(parser)
@@ -167,6 +182,20 @@ def _print(parser: argparse.ArgumentParser) -> None:
 def _diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="BEFORE", help="file, glob, directory or data set")
     parser.add_argument("after", metavar="AFTER", help="what is compared with it: modules by name, others in order")
+    _quiet(parser)
+    _json(parser)
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    _inputs(parser)
+    parser.add_argument(
+        "--level",
+        action="append",
+        type=_names,
+        default=[],
+        metavar="NAME[,NAME...]",
+        help="rules of: references, structure, control_flow, memory, operands, call_sites, unrolled, allocated; or all",
+    )
     _quiet(parser)
     _json(parser)
 
@@ -218,16 +247,18 @@ COMMANDS: dict[str, Command] = {
     "print": Command("print a readable listing", ("show", "print_text"), _print),
     "info": Command("count what is in each module", ("info", "info"), _info),
     "diff": Command("say how modules differ; exit code 1 when they do", ("diff", "diff"), _diff),
+    "verify": Command("say what is wrong; exit code 1 when there is an error", ("verify", "verify"), _verify),
     "sql": Command("query the tables with DuckDB", ("show", "sql"), _sql),
     "simulate": Command("run modules on arrays", ("simulate", "simulate"), _simulate),
     "passes": Command("list the registered passes, their options and defaults", ("show", "passes"), _passes),
+    "kernels": Command("list the library kernels, their options and defaults", ("show", "kernels"), _passes),
 }
 
 
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f"`{text}` is no list of pass names: write NAME[,NAME...]")
+        raise argparse.ArgumentTypeError(f"`{text}` is no list of names: write NAME[,NAME...]")
     return names
 
 

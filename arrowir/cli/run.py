@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the pipeline, write its results, print the closing table."""
     _refuse_unavailable(arguments)
     options = _options(arguments.set)
-    steps = pipeline.plan_steps(_chosen(arguments.passes), options)
+    steps = pipeline.plan_steps(_chosen(arguments.passes), options, enable_bir_kernel=arguments.enable_bir_kernel)
     shard_id = validation.shard_of(steps) if arguments.check else 0
     sources = inputs.find(arguments.inputs)
     output = Output.for_run(arguments.output, sources, arguments.format)
@@ -35,7 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     with console.Progress(quiet=arguments.quiet) as progress:
         given = inputs.load(sources, progress, strict=arguments.strict)
         output.check_inputs(given)
-        result = pipeline.run(given.ir, steps, strict=arguments.strict, verify=arguments.verify, progress=progress.at)
+        result = pipeline.run(
+            given.ir,
+            steps,
+            strict=arguments.strict,
+            verify=arguments.verify,
+            tensor_map=arguments.tensor_map,
+            progress=progress.at,
+        )
         checks: dict[int, str] = {}
         if arguments.check:
             checked = validation.checked(

@@ -1,4 +1,4 @@
-"""`arrowir print`, `arrowir sql` and `arrowir passes`: commands that show something and write no file."""
+"""`arrowir print`, `sql`, `passes` and `kernels`: commands that show something and write no file."""
 
 import argparse
 from dataclasses import MISSING
@@ -52,7 +52,7 @@ def passes(arguments: argparse.Namespace) -> int:
             "order": step.order,
             "pass": step.name,
             "options": dict(step.options),
-            "condition": step.only_if,
+            "condition": step.condition,
             "available": step.available,
         }
         for step in pipeline.DEFAULT
@@ -89,6 +89,41 @@ def describe() -> list[dict[str, Any]]:
         options = [
             {"name": o.name, "type": o.type_text, "default": None if o.default is MISSING else o.default}
             for o in options_of(cls)
+        ]
+        listed.append({"name": name, "summary": doc, "options": options})
+    return listed
+
+
+def kernels(arguments: argparse.Namespace) -> int:
+    """Print the library kernels with their options; one that cannot be loaded is said to be so."""
+    listed = describe_kernels()
+    if arguments.json:
+        console.answer(console.dump({"kernels": listed}))
+        return 0
+    console.table(("kernel", "what it computes"), [(k["name"], k["summary"]) for k in listed])
+    console.answer("\n")
+    console.table(
+        ("kernel", "option", "takes", "default", "meaning"),
+        [(k["name"], o["name"], o["takes"], _shown(o["default"]), o["meaning"]) for k in listed for o in k["options"]],
+    )
+    return 0
+
+
+def describe_kernels() -> list[dict[str, Any]]:
+    """Return name, summary and options of each library kernel."""
+    from arrowir.library import KernelError, get, names
+
+    listed: list[dict[str, Any]] = []
+    for name in names():
+        try:
+            cls = get(name)
+        except KernelError as error:
+            listed.append({"name": name, "summary": str(error), "options": []})
+            continue
+        doc = (cls.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+        options = [
+            {"name": o.name, "type": o.kind, "takes": o.takes, "default": o.default, "meaning": o.meaning}
+            for o in cls.options
         ]
         listed.append({"name": name, "summary": doc, "options": options})
     return listed

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from arrowir.cli import console, inputs, outputs
 from arrowir.cli.console import UsageError
 from arrowir.diagnostics import OptionError, SimulationError
 from arrowir.formats import bir_json, targets
+from arrowir.ir import IR
 
 
 def simulate(arguments: argparse.Namespace) -> int:
@@ -35,6 +37,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     with console.Progress(quiet=arguments.quiet) as progress:
         given = inputs.load(sources, progress)
         names, read_from = bir_json.names_and_sources(given.ir)
+        chosen = _of_modules(given.ir, arrays, arguments.function)
         folders = (
             [root] if len(sources) == 1 and len(names) == 1 else [root / s for s in targets.stems(names, read_from)]
         )
@@ -42,7 +45,7 @@ def simulate(arguments: argparse.Namespace) -> int:
             progress.at("simulating", module, len(names))
             status = "simulated"
             try:
-                found = run(given.ir, arrays, module, **options)
+                found = run(given.ir, chosen[module], module, **options)
             except SimulationError as error:
                 console.line(f"error[simulation_error]: {error}", severity="error")
                 status = "failed"
@@ -57,7 +60,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     failed = bool(given.failures) or any(row["status"] == "failed" for row in modules)
     if arguments.json:
         console.answer(console.dump({"modules": inputs.interleaved(given, modules), "outputs": rows}))
-    elif not arguments.quiet:
+    elif rows and not arguments.quiet:
         columns = ("module", "output", "dtype", "shape", "file")
         console.table(columns, [tuple(row[column] for column in columns) for row in rows])
     console.report(given.messages, quiet=arguments.quiet)
@@ -73,11 +76,37 @@ def _arrays(given: list[list[tuple[str, str]]]) -> dict[str, Any]:
         if name in found:
             raise UsageError(f"the input `{name}` is given twice")
         try:
-            found[name] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            array: Any = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UsageError(f"the input `{name}` cannot be read from `{path}`: {reason}") from None
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise UsageError(
+                f"the input `{name}` cannot be read from `{path}`: it is an archive; give a file of one array"
+            )
+        found[name] = array
     return found
+
+
+def _of_modules(ir: IR, arrays: dict[str, Any], function: str | None) -> list[dict[str, Any]]:
+    """Return the inputs of each module: of several modules each one takes those that it has."""
+    from arrowir.simulate.program import Program
+    from arrowir.simulate.running import input_names
+
+    if len(ir) == 1 or not arrays:
+        return [arrays] * len(ir)
+    known: list[set[str]] = []
+    for module_id in range(len(ir)):
+        program = Program(ir, module_id)
+        try:
+            known.append(input_names(program, program.entry(function)))
+        except SimulationError:  # it says why when it is run
+            known.append(set())
+    for name in arrays:
+        if not any(name in names for names in known):
+            raise UsageError(f"`{name}` is no location of any of the {len(ir)} modules")
+    return [{name: array for name, array in arrays.items() if name in names} for names in known]
 
 
 def _write(module: str, folder: Path, name: str, array: Any) -> dict[str, object]:

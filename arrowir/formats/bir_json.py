@@ -109,7 +109,7 @@ def read_documents(
         module = name if name is not None else "document" if path is None else stem(path)
         try:
             # The parsed tree is gone when the collector comes back: it would walk all of it.
-            with _no_collector():
+            with no_collector():
                 part, rows = _read(pools, source, path, module, len(parts), begins)
         except FormatError as error:
             if strict:
@@ -129,9 +129,51 @@ def _read(
     """Read one document."""
     label = path or module
     text = content.decode(content.read_bytes(source, label), label)
-    surrogates = _half_escape(text) is not None
+    surrogates = may_hold_surrogates(text)
     document = json_text.parse(text, label)
     del text
+    return read_parsed(pools, document, path, module, module_id, begins, surrogates=surrogates)
+
+
+def may_hold_surrogates(text: str) -> bool:
+    """Tell whether strings of a JSON text may hold halves of surrogate pairs."""
+    return _half_escape(text) is not None
+
+
+def read_parsed(
+    pools: Pools,
+    document: json_text.Document,
+    path: str | None,
+    module: str,
+    module_id: int,
+    begins: dict[str, int],
+    *,
+    surrogates: bool,
+) -> tuple[assemble.Part, list[Diagnostic]]:
+    """Read one parsed document into the columns of a module.
+
+    Parameters
+    ----------
+    pools
+        Where text is interned.
+    document, path, module
+        The document, the file that it stands in (if it does), and the name of the module.
+    module_id, begins
+        Number of the module in its batch, and where its rows begin there, by table: for what is noticed.
+    surrogates
+        Whether strings may hold halves of surrogate pairs.
+
+    Returns
+    -------
+    part, diagnostics
+        The columns, and what was noticed.
+
+    Raises
+    ------
+    FormatError
+        If it is not a BIR module, or a known member has a wrong value.
+    """
+    label = path or module
     reader = BirReader(pools, surrogates=surrogates)
     try:
         reader.read(document.value, name=module, source=path, stage=_stage(label))
@@ -149,7 +191,7 @@ def _read(
 
 
 @contextmanager
-def _no_collector() -> Generator[None]:
+def no_collector() -> Generator[None]:
     """Switch the cyclic collector off: it would walk the growing tree again and again, in which there are no cycles."""
     was = gc.isenabled()
     gc.disable()
@@ -220,7 +262,7 @@ def _writer(ir: IR) -> "JsonWriter":
 
 
 def _encoded(writer: "JsonWriter", module_id: int, indent: int | None) -> bytes:
-    with _no_collector():
+    with no_collector():
         text = writer.text(module_id)
     return (text if indent is None else json_text.indented(text, indent)).encode()
 
@@ -274,10 +316,14 @@ def write_json(ir: IR, path: str | os.PathLike[str], indent: int | None = None) 
 
 
 def write_files(ir: IR, files: Sequence[Path], indent: int | None = None) -> None:
-    """Write each module of a batch to the file of its place (rule F5)."""
+    """Write each module of a batch to the file of its place (rule F5), and its tensor map beside it (rule N17)."""
     writer = _writer(ir)
     for module_id, file in enumerate(files):
         targets.write_whole(file, content.pack(_encoded(writer, module_id, indent), file.name))
+    if ir.tables["modules"].present("tensor_map"):
+        from arrowir.formats import tensor_map  # which names files as this does
+
+        tensor_map.write(ir, files)
 
 
 def names_and_sources(ir: IR) -> tuple[list[str], list[str | None]]:

@@ -7,7 +7,7 @@ Examples
 --------
 >>> import arrowir as air
 >>> air.passes.names()
-['runtime_memory_reservation', 'inline_nki_kernel', 'unroll']
+['runtime_memory_reservation', 'inline_nki_kernel', 'unroll', ...]
 """
 
 import sys
@@ -18,9 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from arrowir.ir import IR
     from arrowir.passes.base import Pass, PassResult, Plan
+    from arrowir.passes.coalesce_multichannel_cc_ops import CoalesceMultichannelCcOps
+    from arrowir.passes.constant_propagate import ConstantPropagate
+    from arrowir.passes.inline_bir_kernel import InlineBirKernel
     from arrowir.passes.inline_nki_kernel import InlineNkiKernel
+    from arrowir.passes.lower_generic_indirect import LowerGenericIndirect
     from arrowir.passes.pipeline import RunResult, Step, default_steps, run
     from arrowir.passes.runtime_memory_reservation import RuntimeMemoryReservation
+    from arrowir.passes.translate_nki_ast_to_bir import TranslateNkiAstToBir
     from arrowir.passes.unroll import Unroll
 
     def runtime_memory_reservation(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
@@ -35,24 +40,54 @@ if TYPE_CHECKING:
         """Run `Unroll` with these options."""
         ...
 
+    def inline_bir_kernel(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
+        """Run `InlineBirKernel` with these options."""
+        ...
+
+    def lower_generic_indirect(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
+        """Run `LowerGenericIndirect` with these options."""
+        ...
+
+    def coalesce_multichannel_cc_ops(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
+        """Run `CoalesceMultichannelCcOps` with these options."""
+        ...
+
+    def constant_propagate(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
+        """Run `ConstantPropagate` with these options."""
+        ...
+
+    def translate_nki_ast_to_bir(ir: IR, *, strict: bool = False, **options: Any) -> PassResult:
+        """Run `TranslateNkiAstToBir` with these options."""
+        ...
+
 
 __all__ = [
+    "CoalesceMultichannelCcOps",
+    "ConstantPropagate",
+    "InlineBirKernel",
     "InlineNkiKernel",
+    "LowerGenericIndirect",
     "Pass",
     "PassResult",
     "Plan",
     "RunResult",
     "RuntimeMemoryReservation",
     "Step",
+    "TranslateNkiAstToBir",
     "Unroll",
+    "coalesce_multichannel_cc_ops",
+    "constant_propagate",
     "default_steps",
     "get",
+    "inline_bir_kernel",
     "inline_nki_kernel",
+    "lower_generic_indirect",
     "make",
     "names",
     "register",
     "run",
     "runtime_memory_reservation",
+    "translate_nki_ast_to_bir",
     "unroll",
 ]
 
@@ -60,17 +95,13 @@ BUILT_IN: dict[str, str] = {
     "runtime_memory_reservation": "RuntimeMemoryReservation",
     "inline_nki_kernel": "InlineNkiKernel",
     "unroll": "Unroll",
+    "inline_bir_kernel": "InlineBirKernel",
+    "coalesce_multichannel_cc_ops": "CoalesceMultichannelCcOps",
+    "lower_generic_indirect": "LowerGenericIndirect",
+    "constant_propagate": "ConstantPropagate",
+    "translate_nki_ast_to_bir": "TranslateNkiAstToBir",
 }
 """Class of each pass of this package; its module has the name of the pass."""
-
-PLANNED: tuple[str, ...] = (
-    "inline_bir_kernel",
-    "coalesce_multichannel_cc_ops",
-    "lower_generic_indirect",
-    "constant_propagate",
-    "translate_nki_ast_to_bir",
-)
-"""Other passes that the compiler registers (rule P4), of which this version has none."""
 
 _registered: "dict[str, type[Pass]]" = {}
 _P = TypeVar("_P", bound="type[Pass]")
@@ -115,9 +146,7 @@ def get(name: str) -> "type[Pass]":
 
     from arrowir.diagnostics import OptionError
 
-    if name in PLANNED:
-        hint = f"this version of arrowir does not have it; it has {_quoted(names())}"
-    elif near := get_close_matches(name, names(), 3):
+    if near := get_close_matches(name, names(), 3):
         hint = f"did you mean {' or '.join(f'`{n}`' for n in near)}?"
     else:
         hint = f"registered are {_quoted(names())}"

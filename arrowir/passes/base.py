@@ -238,12 +238,12 @@ def _isolate(step: Pass, ir: IR, active: Array, error: Exception) -> PassResult:
     out = edit.select_modules(edit.concat([result.ir, ir.select(rest)]), order)
     out = IR(out.tables, out.pools, diagnostics=ir.messages, history=result.ir.history)
     status[good] = result.codes
-    moved = tuple(_moved(m, part, ir, good) for m in result.messages)
-    messages = sorted((*moved, *_signed(step, ir, failed)), key=lambda m: (m.module_id is None, m.module_id))
+    lifted = tuple(moved(m, part, ir, good) for m in result.messages)
+    messages = sorted((*lifted, *_signed(step, ir, failed)), key=lambda m: (m.module_id is None, m.module_id))
     return PassResult(out, tuple(messages), status)
 
 
-def _moved(message: Diagnostic, part: IR, whole: IR, modules: Array) -> Diagnostic:
+def moved(message: Diagnostic, part: IR, whole: IR, modules: Array) -> Diagnostic:
     """Express the ids of a message about a part of a batch in the ids of the whole."""
     if message.module_id is None:
         return message

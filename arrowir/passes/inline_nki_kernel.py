@@ -4,8 +4,8 @@ The stages of a call-site, and the table operation that does each for all call-s
 
 1. find call-sites, gate, cycles, size (`kernel_calls`, `size`);
 2. bind parameters to actuals (`binding`);
-3. canonicalise, inner kernels first: inline into them, unroll, close bodies of several blocks (`canonical`); the
-   copies stand behind the batch's own rows;
+3. canonicalise, inner kernels first: inline into them, unroll, propagate constants, close bodies of several blocks
+   (`canonical`); the copies stand behind the batch's own rows;
 4. lay out blocks and instructions: callers' rows, clones of bodies, helpers, as runs (`layout`);
 5. keys: clones point at clones, parameters at actuals (`splice`);
 6. edges around the call-sites (`call_edges`);
@@ -28,6 +28,7 @@ from arrowir.passes.inlining.kernel_bodies import outputs_not_written
 from arrowir.passes.inlining.kernel_calls import BODY, choose, find_cycles, find_sites, places_of_checks, removable
 from arrowir.passes.inlining.size import check_size
 from arrowir.passes.inlining.splice import Inlining, Spliced, splice
+from arrowir.passes.inlining.tensor_names import rename, tensor_names
 from arrowir.passes.unroll import all_loops
 from arrowir.store import Array
 
@@ -48,6 +49,8 @@ class InlineNkiKernel(Pass):
         Member of a call-site that, as a boolean, records the status and wins over what the kernel's locations say.
     shard_id
         Value of shard ids while kernels are unrolled.
+    assume_finite
+        Take it that kernels meet neither NaN nor infinity, as `constant_propagate` does.
     max_instructions
         Limit of the instructions of a module after the pass.
 
@@ -65,6 +68,7 @@ class InlineNkiKernel(Pass):
     allocated: bool | None = None
     allocated_key: str = "is_allocated"
     shard_id: int = 0
+    assume_finite: bool = False
     max_instructions: int = MAX_INSTRUCTIONS
 
     def plan(self, ir: IR, active: Array) -> Plan:
@@ -84,7 +88,7 @@ class InlineNkiKernel(Pass):
         binding = bind(ir, choice.sites, choice.status, memory, errors)
         good = ~errors.failed_before(BODY)[choice.sites.module]
         sites, binding, memory = choice.sites.pick(good), binding.pick(good), (memory[0][good], memory[1][good])
-        canonical = canonicalise(ir, sites, binding, loops, body_order, errors)
+        canonical = canonicalise(ir, sites, binding, loops, body_order, errors, self.assume_finite)
         batch, bodies = canonical.batch, canonical.bodies
         check_memory(batch, bodies, sites, np.searchsorted(bodies.callee, sites.callee), binding.base, memory, errors)
 
@@ -92,6 +96,7 @@ class InlineNkiKernel(Pass):
         outcome = np.where(errors.failed, FAILED, UNCHANGED).astype(np.int8)
         outcome[np.unique(sites.module[good[sites.module] & sites.ordinary])] = CHANGED
         messages = [*errors.diagnostics(), *(n for n in choice.notes if good[n.module_id or 0])]
+        messages += [n for n in canonical.notes if good[n.module_id or 0]]
         messages += outputs_not_written(batch, bodies, good)
         messages.sort(key=lambda m: m.module_id or 0)
         kept = good[sites.module]
@@ -103,6 +108,7 @@ class InlineNkiKernel(Pass):
         todo = Inlining(
             batch, chosen, binding.pick(outer), bodies, np.searchsorted(bodies.callee, chosen.callee),
             dropped=removed, blocks=(function < 0) | ~removed[function],
+            tensor_names=tensor_names(ir, sites.pick(kept), binding.pick(kept), removed),
         )  # fmt: skip
         return Plan(outcome, messages, todo)
 
@@ -114,7 +120,7 @@ class InlineNkiKernel(Pass):
             for name in ir.tables["functions"].text().take(np.flatnonzero(todo.dropped)):
                 self.log.info("dropping func %s", name)
             self._log_unroll_dependencies(made)
-        return made.ir
+        return rename(made.ir, todo.tensor_names) if todo.tensor_names else made.ir
 
     def _log_unroll_dependencies(self, made: Spliced) -> None:
         """Say which unroll edges were re-made: those between a body and what is around it."""

@@ -12,7 +12,7 @@ from arrowir import diagnostics as diag
 from arrowir import passes as registry
 from arrowir.diagnostics import Diagnostic, OptionError
 from arrowir.ir import IR
-from arrowir.passes import base
+from arrowir.passes import base, verifying
 from arrowir.passes.base import CHANGED, FAILED, STATUS, UNCHANGED, Pass
 from arrowir.passes.functions import of_function
 from arrowir.passes.options import configured
@@ -36,6 +36,13 @@ class Step:
     """The pipeline option that decides whether the step is taken, in words."""
     made: Pass | None = None
     """The pass itself, where it was given and not named."""
+    where: str | None = None
+    """An opcode: modules without such an instruction do not take the step."""
+
+    @property
+    def condition(self) -> str | None:
+        """When the step is taken, in words; None for always."""
+        return self.only_if if self.where is None else f"the module has `{self.where}`"
 
     @property
     def available(self) -> bool:
@@ -51,19 +58,25 @@ Item = Step | Pass | type[Pass] | str | Callable[[IR], IR]
 """What may stand in a pipeline: a step, a pass, its class, its registered name, or a plain function."""
 
 DEFAULT: tuple[Step, ...] = (
+    Step(2, "translate_nki_ast_to_bir", where="NKIKLIRKernel"),
     Step(39, "runtime_memory_reservation"),
     Step(41, "inline_nki_kernel", {"allocated": False}),
     Step(42, "coalesce_multichannel_cc_ops"),
-    Step(48, "inline_bir_kernel", only_if="enable_bir_kernel"),
-    Step(60, "inline_bir_kernel", only_if="not enable_bir_kernel"),
+    Step(48, "inline_bir_kernel", {"post_coloring": False}, only_if="enable_bir_kernel"),
+    Step(60, "inline_bir_kernel", {"post_coloring": True}, only_if="not enable_bir_kernel"),
     Step(61, "inline_nki_kernel", {"allocated": True}),
     Step(62, "coalesce_multichannel_cc_ops"),
 )
 """The compiler's order around its allocators (rule P1). Steps whose pass is not registered are left out of a run."""
 
 
-def default_steps() -> list[Step]:
+def default_steps(*, enable_bir_kernel: bool = False) -> list[Step]:
     """Return the steps of the default pipeline that can run, to add to, drop from, or replace in.
+
+    Parameters
+    ----------
+    enable_bir_kernel
+        Where `inline_bir_kernel` stands: before the allocators of SBUF (48), or behind them (60).
 
     Examples
     --------
@@ -72,10 +85,13 @@ def default_steps() -> list[Step]:
     >>> def allocator(ir):
     ...     return ir
     >>> result = air.run(ir, passes=[*air.passes.default_steps(), (40, allocator)])
-    >>> result.steps["pass"].to_list()
-    ['runtime_memory_reservation', 'allocator', 'inline_nki_kernel', 'inline_nki_kernel']
+    >>> result.steps["pass"].to_list()[:3]
+    ['runtime_memory_reservation', 'allocator', 'inline_nki_kernel']
     """
-    return [step for step in DEFAULT if step.available]
+    if type(enable_bir_kernel) is not bool:
+        raise arguments.wrong("`enable_bir_kernel`", "true or false", enable_bir_kernel)
+    taken = (None, "enable_bir_kernel" if enable_bir_kernel else "not enable_bir_kernel")
+    return [step for step in DEFAULT if step.available and step.only_if in taken]
 
 
 @dataclass(frozen=True)
@@ -147,7 +163,9 @@ def run(
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     strict: bool = False,
-    verify: Literal["none", "ends", "each"] = "none",
+    verify: Literal["none", "ends", "each"] = "ends",
+    enable_bir_kernel: bool = False,
+    tensor_map: bool | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RunResult:
     """Run a pipeline of passes over a batch.
@@ -168,7 +186,14 @@ def run(
     strict
         Raise on the first error row, non-fatal ones included (rule O4).
     verify
-        ``"none"``: this version has no verifier.
+        Whether the verifier looks for errors that passes bring in (rule P2): ``"each"``, after every pass; ``"ends"``,
+        after the last, and then after every pass for the modules that have a new error; ``"none"``, never. Such an
+        error fails its module in the pass that brings it in.
+    enable_bir_kernel
+        As in `default_steps`; only with the default pipeline.
+    tensor_map
+        Whether the tensor maps beside the modules' files are read, renamed along and kept for writing (rule N17); by
+        default where there is one. With True a module without one is an error row.
     progress
         Called before each pass with its name, its number from 0, and the number of passes.
 
@@ -195,9 +220,13 @@ def run(
     base.check_batch(ir, "`run`")
     arguments.function(progress, "`progress`")
     _check_verify(verify)
-    steps = plan_steps(passes, options)
+    ir, found = with_tensor_maps(ir, tensor_map)
+    if strict:
+        base.raise_first_error(found)
+    given = ir
+    steps = plan_steps(passes, options, enable_bir_kernel=enable_bir_kernel)
     codes = np.full(len(ir), UNCHANGED, np.int8)
-    messages: list[Diagnostic] = []
+    messages: list[Diagnostic] = [*found]
     taken: list[StepRows] = []
     counts = rows_per_module(ir)
     for number, step in enumerate(steps):
@@ -208,7 +237,13 @@ def run(
         active = codes != FAILED
         if not active.any():
             break
+        if step.where is not None:
+            active &= has_opcode(ir, step.where)
+            if not active.any():
+                continue
         result = base.run_pass(made, ir, active)
+        if verify == "each":
+            result = verifying.checked(result, ir, step.name, np.flatnonzero(active & (result.codes == CHANGED)))
         seconds = time.perf_counter() - started
         # Only what the pass says of modules that took it counts: the others are none of its business.
         codes = np.where(active, np.maximum(codes, result.codes), codes)
@@ -229,23 +264,72 @@ def run(
         ir = result.ir
         if strict:
             base.raise_first_error(result.messages)
-    messages += rebinding_notes(ir, np.flatnonzero(codes == CHANGED))
-    return RunResult(ir, tuple(messages), codes, tuple(taken))
+    made_by = RunResult(ir, tuple(messages), codes, tuple(taken))
+    if verify == "ends":
+        made_by = _verified(given, made_by, steps)
+        if strict:
+            base.raise_first_error(made_by.messages)
+    notes = rebinding_notes(made_by.ir, np.flatnonzero(made_by.codes == CHANGED))
+    return replace(made_by, messages=(*made_by.messages, *notes))
 
 
 def _check_verify(verify: str) -> None:
     if verify not in ("none", "ends", "each"):
         raise OptionError(f"`verify` takes none, ends or each, got `{verify}`")
-    if verify != "none":
-        raise OptionError(f"`verify` is `{verify}`, but this version of arrowir has no verifier; use `none`")
 
 
-def plan_steps(passes: Any, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[Step]:
+def _verified(given: IR, result: RunResult, steps: Sequence[Step]) -> RunResult:
+    """Run the modules that came out with a new error once more, with the verifier after each pass (rule P2)."""
+    new = verifying.introduced(given, result.ir, np.flatnonzero(result.codes == CHANGED))
+    if not new:
+        return result
+    bad = np.array([each.module for each in new])
+    before = given.select(bad)
+    part = run(before, steps, verify="each")
+    # A pass after which nothing new is found, while the whole run has something, cannot be told: the last one is.
+    missed = np.flatnonzero(part.codes != FAILED)
+    codes = result.codes.copy()
+    codes[bad] = FAILED
+    ir = part.ir
+    if len(missed):
+        ir = verifying.restored(ir, before.select(missed), missed)
+    rows = [verifying.refused(new[k], given, result.taken[-1].name) for k in missed.tolist()]
+    gone = set(bad.tolist())
+    kept = [m for m in result.messages if m.module_id not in gone]
+    told = [base.moved(m, before, given, bad) for m in part.messages if m.code != "rebinding_name"]
+    return RunResult(
+        verifying.restored(result.ir, ir, bad), (*kept, *told, *rows), codes, _merged(result.taken, part.taken, bad)
+    )
+
+
+def _merged(taken: Sequence["StepRows"], again: Sequence["StepRows"], modules: Array) -> tuple["StepRows", ...]:
+    """Put what a second run did to some modules in place of what the first did."""
+    second = {(rows.order, rows.name): rows for rows in again}
+    made: list[StepRows] = []
+    for rows in taken:
+        keep = ~np.isin(rows.modules, modules)
+        other = second.get((rows.order, rows.name))
+        columns: dict[str, Any] = {"modules": rows.modules[keep], "codes": rows.codes[keep]}
+        for name in ("before", "after"):
+            columns[name] = {table: values[keep] for table, values in getattr(rows, name).items()}
+        if other is not None:
+            columns["modules"] = np.concatenate((columns["modules"], modules[other.modules]))
+            columns["codes"] = np.concatenate((columns["codes"], other.codes))
+            for name in ("before", "after"):
+                more = getattr(other, name)
+                columns[name] = {t: np.concatenate((v, more[t])) for t, v in columns[name].items()}
+        made.append(replace(rows, **columns))
+    return tuple(made)
+
+
+def plan_steps(
+    passes: Any, options: Mapping[str, Mapping[str, Any]] | None = None, *, enable_bir_kernel: bool = False
+) -> list[Step]:
     """Return the steps of a pipeline, each with its pass made, in the order in which they run.
 
     Parameters
     ----------
-    passes, options
+    passes, options, enable_bir_kernel
         As in `run`.
 
     Raises
@@ -255,7 +339,15 @@ def plan_steps(passes: Any, options: Mapping[str, Mapping[str, Any]] | None = No
     """
     if isinstance(passes, str | Pass | Step) or callable(passes):
         passes = [passes]
-    chosen_steps = default_steps() if passes is None else _numbered(arguments.listed(passes, "`passes`", _PIPELINE))
+    if passes is None:
+        chosen_steps = default_steps(enable_bir_kernel=enable_bir_kernel)
+    elif enable_bir_kernel:
+        raise OptionError(
+            "`enable_bir_kernel` says where the default pipeline has `inline_bir_kernel`; with a pipeline of one's own "
+            "put the pass where it belongs"
+        )
+    else:
+        chosen_steps = _numbered(arguments.listed(passes, "`passes`", _PIPELINE))
     steps = [replace(s, made=s.build()) for s in chosen_steps]
     by_pass = arguments.typed({} if options is None else options, Mapping, "`options`", "options by pass name")
     for name, chosen in by_pass.items():
@@ -332,6 +424,25 @@ def _step(order: int, thing: Any) -> Step:
     raise OptionError(
         f"a step of a pipeline is a registered name, a pass, or a function from `IR` to `IR`, got {thing!r}"
     )
+
+
+def with_tensor_maps(ir: IR, wanted: object) -> tuple[IR, list[Diagnostic]]:
+    """Return a batch with the tensor maps beside its modules' files, or without any; and rows about them (rule N17)."""
+    if wanted is not None and type(wanted) is not bool:
+        raise arguments.wrong("`tensor_map`", "true, false or None", wanted)
+    from arrowir.formats import tensor_map
+
+    return (tensor_map.detach(ir), []) if wanted is False else tensor_map.attach(ir, required=wanted is True)
+
+
+def has_opcode(ir: IR, opcode: str) -> Array:
+    """Return a mask of the modules with an instruction of some opcode in a function."""
+    rows = np.flatnonzero(ir.tables["instructions"]["opcode"] == ir.pools.codes["opcode"].find(opcode))
+    mask = np.zeros(len(ir), bool)
+    if len(rows):
+        function = ir.array("instructions", "function_id")[rows]
+        mask[ir.array("instructions", "module_id")[rows[function >= 0]]] = True
+    return mask
 
 
 def rows_per_module(ir: IR) -> dict[str, Array]:

@@ -12,10 +12,12 @@ from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
 from arrowir.passes.unrolling import symbolic
+from arrowir.passes.unrolling.cutting import Cut
 from arrowir.passes.unrolling.edges import TooManyEdges, UnrolledEdges
 from arrowir.passes.unrolling.faults import Fault, Faults
 from arrowir.passes.unrolling.iterations import Iterations
 from arrowir.passes.unrolling.loops import STRUCTURED, Loops, of_each
+from arrowir.passes.unrolling.lowering import Lowering
 from arrowir.passes.unrolling.tables import UnrolledTables, without_need_unroll
 from arrowir.passes.unrolling.text import GENERIC, SYMBOLIC, UnrolledText
 from arrowir.store import Array
@@ -26,8 +28,9 @@ class Unroll(Pass):
     """Unroll every loop, and work out what depends on loop axes: addresses, immediates, attributes, edges.
 
     Works on all functions of a module. Instructions in loops are repeated for each iteration, with its number behind
-    their name; symbolic operands become physical, also outside loops. A module fails when one of its loops has no
-    constant trip count or several blocks, or when an expression cannot be worked out.
+    their name; symbolic operands become physical, also outside loops. Loops that are counted at run time, or have
+    control flow in them, become branches and register arithmetic. A module fails when an expression cannot be worked
+    out.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ class Unroll(Pass):
         """Decide what becomes of every row; see `Pass.plan`."""
         status = np.full(len(ir), UNCHANGED, np.int8)
         module = ir.tables["functions"]["module_id"]
-        work, changes = unroll_needs(ir)
+        every = all_loops(ir, self.shard_id)
+        work, changes = unroll_needs(ir, every)
         found: dict[int, Diagnostic] = {}
 
         def fail(functions: dict[int, Diagnostic]) -> None:
@@ -61,7 +65,7 @@ class Unroll(Pass):
                 found.setdefault(int(module[function]), functions[function])
 
         wanted = work & active[module]
-        loops = Loops(ir, wanted, self.shard_id)
+        loops = _loops_of(every, wanted)
         faults = loops.check()
         fail({function: faults.diagnostic(function) for function in faults.first})
         for m, message in self._too_large(ir, active, loops, wanted).items():
@@ -71,8 +75,8 @@ class Unroll(Pass):
             wanted &= ~np.isin(module, list(found))
             if not wanted.any():
                 break
-            prepared = _prepare(ir, wanted, self.shard_id)
-            if isinstance(prepared, UnrolledTables):
+            prepared = _prepare(_loops_of(loops, wanted))
+            if isinstance(prepared, Prepared):
                 break
             fail(prepared)
         status[module[wanted & changes]] = CHANGED
@@ -93,8 +97,24 @@ class Unroll(Pass):
 
     def apply(self, ir: IR, plan: Plan) -> IR:
         """Make the new tables; see `Pass.apply`."""
-        assert isinstance(plan.edit, UnrolledTables)
+        assert isinstance(plan.edit, Prepared)
         return plan.edit.build()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that was decided, ready to be carried out."""
+
+    tables: UnrolledTables
+    lowering: Lowering | None
+    """The loops that become branches, if there are any."""
+
+    def build(self) -> IR:
+        """Make the new batch."""
+        flat = self.tables.build()
+        if self.lowering is None:
+            return flat
+        return Cut(self.lowering, self.tables.iterations, flat, self.tables.origin["branches"][0]).build()
 
 
 @dataclass(frozen=True)
@@ -105,6 +125,8 @@ class Expansion:
     """The batch; functions that failed are as they were."""
     failures: dict[int, Diagnostic]
     """By function what kept it from being unrolled."""
+    registers: Array | None = None
+    """For each register the row that it was, -1 for new ones; None where there are no new ones."""
 
 
 def expand(ir: IR, functions: Array, shard_id: int = 0, *, max_instructions: int = MAX_INSTRUCTIONS) -> Expansion:
@@ -133,8 +155,9 @@ def expand(ir: IR, functions: Array, shard_id: int = 0, *, max_instructions: int
     >>> expand(ir, np.ones(ir.count("functions"), bool)).failures
     {}
     """
-    wanted = np.asarray(functions, bool) & unroll_needs(ir)[0]
-    loops = Loops(ir, wanted, shard_id)
+    every = all_loops(ir, shard_id)
+    wanted = np.asarray(functions, bool) & unroll_needs(ir, every)[0]
+    loops = _loops_of(every, wanted)
     faults = loops.check()
     found = {function: faults.diagnostic(function) for function in sorted(faults.first)}
     rows = loops.function_rows()
@@ -149,9 +172,10 @@ def expand(ir: IR, functions: Array, shard_id: int = 0, *, max_instructions: int
         wanted[list(found)] = False
         if not wanted.any():
             return Expansion(ir, found)
-        prepared = _prepare(ir, wanted, shard_id)
-        if isinstance(prepared, UnrolledTables):
-            return Expansion(prepared.build(), found)
+        prepared = _prepare(_loops_of(loops, wanted))
+        if isinstance(prepared, Prepared):
+            lowering = prepared.lowering
+            return Expansion(prepared.build(), found, None if lowering is None else lowering.registers)
         found |= prepared
 
 
@@ -259,10 +283,22 @@ def _rows(ir: IR) -> Array:
     return np.bincount(function[function >= 0], minlength=ir.count("functions"))
 
 
-def _prepare(ir: IR, functions: Array, shard_id: int) -> UnrolledTables | dict[int, Diagnostic]:
-    """Decide everything about some functions; return what makes the tables, or the faults."""
-    iterations = Iterations(Loops(ir, functions, shard_id))
-    faults = Faults(ir)
+def _loops_of(loops: Loops, functions: Array) -> Loops:
+    """Return the loops of some functions, which may be those that are known."""
+    if (loops.functions == functions).all():
+        return loops
+    return Loops(loops.ir, functions.copy(), loops.shard_id)
+
+
+def _prepare(loops: Loops) -> Prepared | dict[int, Diagnostic]:
+    """Decide everything about the functions of some loops; return what makes the tables, or the faults."""
+    shard_id = loops.shard_id
+    lowering = None
+    if loops.lowered.any():
+        lowering = Lowering(loops)
+        loops = lowering.loops
+    iterations = Iterations(loops)
+    faults = Faults(loops.ir)
     text = UnrolledText(iterations, shard_id, faults)
     text.find()
     edges = UnrolledEdges(iterations, shard_id, faults)
@@ -275,4 +311,4 @@ def _prepare(ir: IR, functions: Array, shard_id: int) -> UnrolledTables | dict[i
         found = None
     if faults.first or found is None:
         return {function: faults.diagnostic(function) for function in sorted(faults.first)}
-    return UnrolledTables(iterations, text, edges, found)
+    return Prepared(UnrolledTables(iterations, text, edges, found), lowering)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from arrowir import expressions
 from arrowir import vocabulary as vocab
 from arrowir.diagnostics import SimulationError
 from arrowir.simulate.frames import Register, Storage
@@ -121,8 +122,15 @@ def _by_position(program: Program, step: "Step", formals: list[TensorSet], bound
 
 def scratchpads(members: Any) -> int:
     """Return how many outputs of a call-site are scratchpads (rule N6)."""
-    sb, psum = members.get("sb_buf_shape") or [], members.get("psum_buf_shape") or []
-    return int(any(sb)) + (int(psum[0] or 0) if psum else 0)
+    sb, psum = (_numbers(members, key) for key in ("sb_buf_shape", "psum_buf_shape"))
+    return int(any(sb)) + (psum[0] if psum else 0)
+
+
+def _numbers(members: Any, key: str) -> list[int]:
+    value = members.get(key) or []
+    if not isinstance(value, list) or not all(expressions.is_integer(item) and item >= 0 for item in value):
+        raise SimulationError(f"`{key}` is {value!r:.60}; expected a list of sizes")
+    return value
 
 
 def _taken(program: Program, row: int, direction: int) -> set[int]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from arrowir import vocabulary as vocab
 from arrowir.simulate import running
-from arrowir.simulate.dtypes import Dtype, dtype
-from arrowir.simulate.machine import Machine
+from arrowir.simulate.dtypes import Dtype
+from arrowir.simulate.machine import Machine, held_dtype
 from arrowir.simulate.program import Program
 from arrowir.store import Array
 
@@ -56,11 +56,6 @@ def parameters(program: Program, function: int) -> dict[Key, int]:
             number = seen[role, name] = seen.get((role, name), -1) + 1
             found[role, name, number] = location
     return found
-
-
-def held_dtype(program: Program, location: int) -> Dtype:
-    """Return the element type of a location."""
-    return dtype(program.tensor_set(program.placement(location).set).dtype)
 
 
 @dataclass

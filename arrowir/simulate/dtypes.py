@@ -39,6 +39,7 @@ _PACKED = {
 """Types whose bits are held: several values in one element, scales, and those that only some readers know."""
 
 _CANONICAL_NAN = {"bfloat16": 0x7FC0, "float16": 0x7E00}
+_LARGEST = float(np.finfo(np.float32).max)
 _EXACT = 1 << 24
 """Integers up to this are values of float32."""
 
@@ -105,6 +106,23 @@ def dtype(name: str) -> Dtype:
         return Dtype(name, size, "float", held, unsigned, table)
     held = np.dtype("float32" if name == "float32r" else name)
     return Dtype(name, size, "float" if held.kind == "f" else "int", held, unsigned)
+
+
+def number(value: Any, what: str) -> float:
+    """Return a number of a file, which may be spelled `inf`, `-inf` or `nan`.
+
+    Raises
+    ------
+    SimulationError
+        If it is none, or leaves float32: then it is not known what the compiler makes of it.
+    """
+    if isinstance(value, str) and value in ("inf", "-inf", "nan"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SimulationError(f"{what} is {value!r:.60}; expected a number")
+    if _LARGEST < abs(value) != np.inf:
+        raise SimulationError(f'{what} is {value!r:.60}; expected a number of float32, or "inf" or "-inf"')
+    return float(value)
 
 
 def to_float32(values: Array, of: Dtype, decide: Decide) -> F32:

@@ -12,10 +12,11 @@ from arrowir import arguments
 from arrowir.diagnostics import OptionError, SimulationError
 from arrowir.ir import IR
 from arrowir.simulate import readings as readings_
-from arrowir.simulate.contents import INTEGERS, Contents, Key, held_dtype, parameters
+from arrowir.simulate.contents import INTEGERS, Contents, Key, parameters
 from arrowir.simulate.dtypes import Dtype, dtype
-from arrowir.simulate.machine import MAX_STEPS, Machine, shaped
+from arrowir.simulate.machine import MAX_STEPS, Machine, held_dtype, shaped
 from arrowir.simulate.program import Program
+from arrowir.simulate.running import input_names
 from arrowir.simulate.writers import LastWriter, call_chain
 from arrowir.store import Array
 
@@ -104,9 +105,6 @@ def _cells(comparison: Comparison) -> tuple[Any, ...]:
     return tuple(list(cell) if isinstance(cell, tuple) else cell for cell in cells)
 
 
-_SIZE = "a number of at least 0"
-
-
 def equivalent(
     before: IR,
     after: IR,
@@ -175,24 +173,17 @@ def equivalent(
         arguments.typed(batch, IR, what, "an `arrowir.IR`")
     if len(before) != len(after):
         raise OptionError(f"`before` has {len(before)} modules and `after` has {len(after)}; they are paired by place")
-    for what, number in (("`trials`", trials), ("`max_steps`", max_steps)):
-        if type(number) is not int or number < 1:
-            raise arguments.wrong(what, "a number of at least 1", number)
-    if type(shard_id) is not int:
-        raise arguments.wrong("`shard_id`", "a number", shard_id)
-    for name, choice in arguments.typed(readings or {}, Mapping, "`readings`", "choices by case").items():
-        arguments.text(choice, f"the reading {name!r:.60}")
-        arguments.text(name, "the name of a reading")
-    if type(seed) is not int or seed < 0:
-        raise arguments.wrong("`seed`", _SIZE, seed)
+    arguments.count(trials, "`trials`", 1)
+    arguments.count(seed, "`seed`")
     if type(tolerance) not in (int, float) or not tolerance >= 0:
-        raise arguments.wrong("`tolerance`", _SIZE, tolerance)
+        raise arguments.wrong("`tolerance`", "a number of at least 0", tolerance)
+    choices = readings_.check(readings, shard_id, max_steps)
     arguments.function(progress, "`progress`")
     chosen = list(range(len(before))) if modules is None else arguments.listed(modules, "`modules`", "ids of modules")
     for module_id in chosen:
         before._check_module(module_id)  # pyright: ignore[reportPrivateUsage]
     given = _inputs_of(inputs, len(before))
-    options = _Options(trials, seed, float(tolerance), nonfinite, shard_id, readings_.check(readings or {}), max_steps)
+    options = _Options(trials, seed, float(tolerance), nonfinite, shard_id, choices, max_steps)
     found: list[Comparison] = []
     for number, module_id in enumerate(chosen):
         if progress is not None:
@@ -253,7 +244,7 @@ class _Pair:
             return [self._row(trial, "not_executable", reason=reason) for trial in range(self.options.trials)]
         taken: set[str] = set()
         for function in functions:
-            taken |= _names(self.before, function) & self.given.keys()
+            taken |= input_names(self.before, function) & self.given.keys()
         for name in self.given:
             if name not in taken:
                 raise OptionError(f"`{name}` is no location of a function of `{self.before.name}`")
@@ -285,7 +276,7 @@ class _Pair:
         """Compare one function."""
         function = functions[place]
         name = self.before.text("functions", function)
-        given = {n: array for n, array in self.given.items() if n in _names(self.before, function)}
+        given = {n: array for n, array in self.given.items() if n in input_names(self.before, function)}
         one, contents, error = self._first(function, given, trial)
         if one is None:
             assert error is not None
@@ -448,15 +439,6 @@ def _entries(program: Program) -> list[int]:
     kernel, called = program.column("functions", "is_kernel"), program.column("calls", "callee_id")
     found = [row for row in program.functions if kernel[row] != 1 and not (len(called) and (called == row).any())]
     return sorted(found, key=lambda row: program.text("functions", row) != "main")
-
-
-def _names(program: Program, function: int) -> set[str]:
-    """Return the names by which an input may be given."""
-    names: set[str] = set()
-    for owner in program.sets(function):
-        names.add(owner.name)
-        names.update(program.placement(location).name for location in owner.locations)
-    return names
 
 
 def _about(error: SimulationError) -> dict[str, Any]:

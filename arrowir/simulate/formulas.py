@@ -32,8 +32,6 @@ def formula(value: Any, references: Sequence[Reference]) -> Formula:
     """
     try:
         return _Maker(references).make(value)
-    except KeyError as error:
-        return _failing(f"an expression lacks the member {error}")
     except SimulationError as error:
         return _failing(error.reason)
 
@@ -59,27 +57,27 @@ class _Maker:
             return self._version_1(value)
         match kind:
             case "AffExprKind":
-                terms = [(self.make(t["idx"]), _integer(t["coeff"])) for t in value.get("terms") or ()]
+                terms = [(self.make(member(t, "idx")), _integer(member(t, "coeff"))) for t in terms_of(value)]
                 return _linear(_integer(value.get("c") or 0), terms)
             case "AffIVKind":
-                return self._named(value["axis"])
+                return self._named(member(value, "axis"))
             case "IntRuntimeValueKind":
-                return self._named(value["regref"])
+                return self._named(member(value, "regref"))
             case "ShardIDKind":
                 return lambda frame: frame.shard_id
             case "SumKind":
-                return _linear(0, [(self.make(term), 1) for term in value.get("terms") or ()])
+                return _linear(0, [(self.make(term), 1) for term in terms_of(value)])
             case "MultKind":
-                return _linear(0, [(self.make(value["var"]), _integer(value["scale"]))])
+                return _linear(0, [(self.make(member(value, "var")), _integer(member(value, "scale")))])
             case "FloorDivKind":
-                return _divided(self.make(value["numer"]), value["denom"])
+                return _divided(self.make(member(value, "numer")), member(value, "denom"))
             case "ModuloKind" | "CCModKind":
-                return _remainder(self.make(value["numer"]), value["denom"])
+                return _remainder(self.make(member(value, "numer")), member(value, "denom"))
             case _:
-                raise SimulationError(f"an expression of the kind `{kind}` is not modelled")
+                raise SimulationError(f"an expression of the kind `{kind!s:.60}` is not modelled")
 
     def _version_1(self, value: Mapping[str, Any]) -> Formula:
-        terms = [(self._named(term["AxisLabel"]), _integer(term["coef"])) for term in value["terms"]]
+        terms = [(self._named(member(t, "AxisLabel")), _integer(member(t, "coef"))) for t in terms_of(value)]
         total = _linear(_integer(value.get("c") or 0), terms)
         match value.get("op"):
             case None:
@@ -89,7 +87,7 @@ class _Maker:
             case "Mod":
                 return _remainder(total, value.get("op_param") or 0)
             case other:
-                raise SimulationError(f"an expression with the operation `{other}` is not modelled")
+                raise SimulationError(f"an expression with the operation `{other!s:.60}` is not modelled")
 
     def _named(self, name: Any) -> Formula:
         """Return the value of an axis or a register."""
@@ -108,6 +106,23 @@ class _Maker:
             return frame.axes[row]
 
         return axis
+
+
+def terms_of(value: Mapping[str, Any]) -> list[Any]:
+    """Return the terms of an expression, which may be absent."""
+    terms = value.get("terms")
+    if terms is not None and not isinstance(terms, list):
+        raise SimulationError(f"`terms` in an expression is {terms!r:.60}; expected a list")
+    return terms or []
+
+
+def member(value: Any, name: str) -> Any:
+    """Return a member of an expression, or of a term of one."""
+    if not isinstance(value, Mapping):
+        raise SimulationError(f"{value!r:.60} in an expression is no object with a member `{name}`")
+    if name not in value:
+        raise SimulationError(f"an expression lacks the member `{name}`: {dict(value)!r:.80}")
+    return value[name]
 
 
 def _constant(value: int) -> Formula:

@@ -16,6 +16,9 @@ from arrowir.simulate.program import FLAT_KINDS, PARTITIONED_KINDS, Program, Ref
 
 Storage = dict[int, Memory]
 
+_LARGEST = 1 << 34
+"""Bytes that a location may have."""
+
 
 class Register:
     """A register and the integer that it holds."""
@@ -113,6 +116,9 @@ class Frame:
             raise SimulationError(f"`{placement.name}` is of the type `{placement.kind}`, which is not modelled")
         if self.program.tensor_set(placement.set).kind == vocab.KIND_POINTER:
             raise SimulationError(f"`{placement.name}` holds a pointer, which is not modelled")
+        if placement.partitions * placement.pitch > _LARGEST:
+            size = placement.partitions * placement.pitch
+            raise SimulationError(f"`{placement.name}` has {size:,} bytes; the simulator holds {_LARGEST:,} at most")
         made = Memory(
             placement.name,
             placement.partitions,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from arrowir import expressions
 from arrowir.diagnostics import SimulationError
 from arrowir.simulate.dtypes import dtype
+from arrowir.simulate.formulas import member, terms_of
 from arrowir.simulate.memory import shown
 from arrowir.simulate.program import PARTITIONED_KINDS, OperandCode
 from arrowir.simulate.scattered import Numbers, Scattered
@@ -20,6 +21,9 @@ BIAS = 1 << 32
 
 _FARTHEST = 1 << 40
 """No index is farther from 0 than this: no location is that large."""
+
+_LIMIT = 1 << 62
+"""No address is as far from 0 as this."""
 
 Decode = Callable[[Operand], tuple[Numbers, NDArray[np.bool_]]]
 """Gives the indices that an operand holds, in linear order, and which of them count."""
@@ -141,7 +145,7 @@ def scattered(operand: Operand, *, decode: Decode = plain, oob_is_err: bool = Tr
 def _inner(pattern: Sequence[Sequence[int]]) -> Numbers:
     """Return what the dimensions of a pattern add to an element's number, in order."""
     reach = sum(abs(step) * num for step, num in pattern)
-    if reach >= 1 << 62 or math.prod(num for _, num in pattern) >= 1 << 31:
+    if reach >= _LIMIT or math.prod(num for _, num in pattern) >= 1 << 31:
         raise SimulationError(f"the access pattern {shown([(step, num) for step, num in pattern])} is too large")
     total = np.zeros(1, np.int64)
     for step, num in pattern:
@@ -153,7 +157,8 @@ def times(values: Numbers, factor: Any) -> Numbers:
     """Multiply numbers of elements by an integer, after looking whether that leaves 64 bits."""
     if not expressions.is_integer(factor):
         raise SimulationError(f"{factor!r:.60} in an expression is no integer")
-    if values.size and max(abs(int(values.min())), abs(int(values.max()))) * abs(factor) >= 1 << 62:
+    largest = max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
+    if max(largest, 1) * abs(factor) >= _LIMIT:
         raise SimulationError("an address that depends on indices leaves 64 bits")
     return values * factor
 
@@ -286,13 +291,6 @@ def _symbolic(operand: Operand, decode: Decode) -> Scattered:
     return Scattered(operand, memory, held, numbers, terms.kept)
 
 
-def _listed(value: Mapping[str, Any]) -> list[Any]:
-    terms = value["terms"]
-    if not isinstance(terms, list):
-        raise SimulationError(f"`terms` is {terms!r:.60}; expected a list")
-    return terms
-
-
 class _Terms:
     """Works out expressions of indices: a number for each index."""
 
@@ -305,11 +303,7 @@ class _Terms:
         """Return the values of an expression."""
         if not mentions_indices(value):
             return self._plain(value)
-        kind = value.get("kind") if isinstance(value, dict) else None
-        try:
-            return self._node(str(kind), value)
-        except KeyError as error:
-            raise SimulationError(f"an expression of the kind `{kind}` lacks the member {error}") from None
+        return self._node(str(value.get("kind") if isinstance(value, dict) else None), value)
 
     def _plain(self, value: Any) -> Numbers:
         found = self.operand.step.evaluate(value, self.operand.code.references)
@@ -319,24 +313,22 @@ class _Terms:
 
     def _node(self, kind: str, value: Mapping[str, Any]) -> Numbers:
         if kind == "IndirectArgId":
-            return self._indices(value["arg_id"])
+            return self._indices(member(value, "arg_id"))
         if kind == "AffExprKind":
             total = self._plain(value.get("c") or 0)
-            for term in _listed(value):
-                if not isinstance(term, dict):
-                    raise SimulationError(f"{term!r:.60} in an expression is no term")
-                total = total + times(self.of(term["idx"]), term["coeff"])
+            for term in terms_of(value):
+                total = total + times(self.of(member(term, "idx")), member(term, "coeff"))
             return total
         if kind == "SumKind":
             total = np.zeros(1, np.int64)
-            for term in _listed(value):
+            for term in terms_of(value):
                 total = total + self.of(term)
             return total
         if kind == "MultKind":
-            return times(self.of(value["var"]), value["scale"])
+            return times(self.of(member(value, "var")), member(value, "scale"))
         if kind in ("FloorDivKind", "ModuloKind"):
-            numerator, denominator = self.of(value["numer"]), value["denom"]
-            if not expressions.is_integer(denominator) or denominator == 0:
+            numerator, denominator = self.of(member(value, "numer")), member(value, "denom")
+            if not expressions.is_integer(denominator) or not 0 < abs(denominator) < _LIMIT:
                 raise SimulationError(f"an expression divides by {denominator!r:.60}")
             return numerator // denominator if kind == "FloorDivKind" else numerator % denominator
         raise SimulationError(f"an index in an expression of the kind `{kind}` is not modelled")

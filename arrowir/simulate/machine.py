@@ -7,14 +7,15 @@ being executed, so that nesting is not bounded by Python's own stack.
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from arrowir import vocabulary as vocab
 from arrowir.diagnostics import SimulationError
 from arrowir.simulate.binding import bind
-from arrowir.simulate.dtypes import dtype
+from arrowir.simulate.dtypes import Dtype, dtype
 from arrowir.simulate.frames import Frame, Register, Storage
 from arrowir.simulate.memory import Access, Memory
 from arrowir.simulate.program import Code, Program
@@ -22,8 +23,14 @@ from arrowir.simulate.step import Operand, Step
 from arrowir.simulate.trace import Trace
 from arrowir.store import Array
 
+STREAMS = frozenset(vocab.ENGINES.values) - {"Unassigned", "ALL"}
+"""Engines with a stream of instructions of their own."""
+
 MAX_STEPS = 10_000_000
 """Executed instructions after which a simulation stops by default."""
+
+Way: TypeAlias = "int | Literal['loop', 'function', 'program']"
+"""How a block is left: for another block, or what ends."""
 
 
 @dataclass(slots=True)
@@ -39,6 +46,8 @@ class Level:
     at: int = 0
     """The next instruction, and the end of the block."""
     end: int = 0
+    left: dict[str, Way] = field(default_factory=dict[str, Way])
+    """Engines that have left the block, while others have not."""
 
 
 class Machine:
@@ -103,6 +112,8 @@ class Machine:
         self._push(self.frame, self.program.blocks(self.frame.function), None)
         while self.levels:
             level = self.levels[-1]
+            if level.left and self._is_behind(level):
+                continue
             if level.at >= level.end:
                 self._next_block(level)
                 continue
@@ -153,6 +164,8 @@ class Machine:
             raise SimulationError(error.reason, **self._where(row)) from error
         except RecursionError:
             raise SimulationError("an expression is nested too deeply", **self._where(row)) from None
+        except MemoryError:
+            raise SimulationError("it takes more memory than there is", **self._where(row)) from None
         return code
 
     def _where(self, row: int) -> dict[str, Any]:
@@ -199,34 +212,90 @@ class Machine:
         """Go on with the block that a branch names: in its own list of blocks, or in one around it."""
         target, name = step.code.branches.get(slot, (-1, ""))
         if target < 0:
-            raise SimulationError(f"`{slot}` names `{name}`, which is no block in reach" if name else f"no `{slot}`")
-        while self.levels[-1].again is not None and target not in self.levels[-1].blocks:
-            self.levels.pop()
-        level = self.levels[-1]
-        if target not in level.blocks:
-            raise SimulationError(f"`{slot}` names a block of another function")
-        self._enter(level, level.blocks.index(target))
+            missing = f"`{slot}` names `{name}`, which is no block in reach" if name else f"`{slot}` names no block"
+            raise SimulationError(missing)
+        self._leave(step, target)
 
     def loop(self, step: Step, again: Callable[[], bool]) -> None:
         """Execute the blocks nested in an instruction for as long as `again` begins an iteration."""
         if again():
             self._push(step.frame, step.code.blocks, again)
 
-    def leave_loop(self) -> None:
+    def leave_loop(self, step: Step) -> None:
         """Leave the innermost loop."""
         if self.levels[-1].again is None:
             raise SimulationError("there is no loop to leave")
-        self.levels.pop()
+        self._leave(step, "loop")
 
-    def leave_function(self) -> None:
+    def leave_function(self, step: Step) -> None:
         """Return from the function."""
-        while self.levels[-1].again is not None:
-            self.levels.pop()
-        self.levels.pop()
+        self._leave(step, "function")
 
-    def leave_program(self) -> None:
+    def leave_program(self, step: Step) -> None:
         """End the program."""
-        self.levels.clear()
+        self._leave(step, "program")
+
+    def _leave(self, step: Step, way: Way) -> None:
+        """Leave a block, when all engines that leave it by an instruction of their own have come to theirs.
+
+        In lowered modules each engine has its own counters and its own branches; what stands behind the branch of one
+        engine is still to be executed for the others.
+        """
+        level, engine = self.levels[-1], step.code.engine
+        if level.left or (engine in STREAMS and self._others_leave(level, engine)):
+            level.left[engine] = way
+            return
+        self._go(way)
+
+    def _others_leave(self, level: Level, engine: str) -> bool:
+        """Tell whether an instruction of another engine further on in the block leaves it."""
+        return any(
+            row >= level.at and other != engine for row, other in self.program.leaving(level.blocks[level.block])
+        )
+
+    def _is_behind(self, level: Level) -> bool:
+        """Pass by what stands behind the branch of its engine; at the end of the block go where all engines go."""
+        if level.at < level.end:
+            engine = self.program.word("instructions", "engine", level.at)
+            if engine not in STREAMS:
+                first = next(iter(level.left))
+                where: dict[str, Any] = {**self._where(level.at), "step": self.steps + 1}
+                raise SimulationError(
+                    f"it is assigned to no single engine (`{engine or 'none'}`), and stands where `{first}` has left "
+                    "the block and other engines have not",
+                    **where,
+                )
+            if engine in level.left:
+                level.at += 1
+            return engine in level.left
+        ways = dict.fromkeys(level.left.values())
+        if len(ways) > 1:
+            spelled = ", ".join(f"`{engine}` {self._spelled(way)}" for engine, way in level.left.items())
+            raise SimulationError(f"engines part ways, which is not modelled: {spelled}", **self._where(level.end - 1))
+        self._go(next(iter(ways)))
+        return True
+
+    def _spelled(self, way: Way) -> str:
+        return f"goes to `{self.program.text('blocks', way)}`" if isinstance(way, int) else f"leaves the {way}"
+
+    def _go(self, way: Way) -> None:
+        """Leave the block that is being executed."""
+        self.levels[-1].left = {}
+        if way == "program":
+            self.levels.clear()
+        elif way == "loop":
+            self.levels.pop()
+        elif way == "function":
+            while self.levels[-1].again is not None:
+                self.levels.pop()
+            self.levels.pop()
+        else:
+            while self.levels[-1].again is not None and way not in self.levels[-1].blocks:
+                self.levels.pop()
+            level = self.levels[-1]
+            if way not in level.blocks:
+                raise SimulationError(f"`{self.program.text('blocks', way)}` is a block of another function")
+            self._enter(level, level.blocks.index(way))
 
     def call(self, step: Step, *, positional: bool) -> None:
         """Execute a function: a kernel at its call-site, or a called function.
@@ -322,11 +391,20 @@ class Machine:
         return shaped(self.program, memory.location, memory.data.copy())
 
 
+def held_dtype(program: Program, location: int) -> Dtype:
+    """Return the element type of a location: that of its set."""
+    placement = program.placement(location)
+    try:
+        return dtype(program.tensor_set(placement.set).dtype)
+    except SimulationError as error:
+        raise SimulationError(f"`{placement.name}`: {error.reason}") from None
+
+
 def shaped(program: Program, location: int, data: Array) -> Array:
     """Return bytes of a location as elements of its set's dtype and shape; of other extent, partition by partition."""
     placement = program.placement(location)
     owner = program.tensor_set(placement.set)
-    held = dtype(owner.dtype)
+    held = held_dtype(program, location)
     if data.size % held.size or placement.pitch % held.size:
         raise SimulationError(f"`{placement.name}` has no whole number of `{held.name}` elements")
     values = data.view(held.numpy)

@@ -16,6 +16,8 @@ from arrowir.store import Array
 
 UNWRITTEN = 0xFF
 """What unwritten bytes hold."""
+_MOST = 1 << 34
+"""Elements of an access."""
 
 
 class Memory:
@@ -155,6 +157,8 @@ class Access:
         if not pattern or min(self.shape) < 1:
             raise SimulationError(f"the access pattern {shown(pattern)} has no elements")
         self.count = math.prod(self.shape)
+        if self.count > _MOST:
+            raise SimulationError(f"the access pattern {shown(pattern)} has {self.count:,} elements: too many")
         low, high = self._extent(0)
         if offset + low < 0 or (offset + high + 1) * dtype.size > memory.size:
             raise SimulationError(
@@ -213,9 +217,13 @@ class Access:
             total = total + (np.arange(num, dtype=np.int64) * step).reshape(form)
         return total.reshape(-1)
 
+    def bytes(self) -> NDArray[np.int64]:
+        """Return the bytes of each element, by their place in the location."""
+        return np.add.outer(self.numbers() * self.dtype.size, np.arange(self.dtype.size))
+
     def _on(self, buffer: NDArray[np.uint8], dtype: "np.dtype[np.generic]") -> Array:
         size = self.dtype.size
-        strides = tuple(step * size for step in self.steps)
+        strides = tuple(step * size if num > 1 else 0 for step, num in zip(self.steps, self.shape, strict=True))
         return np.ndarray(self.shape, dtype, buffer, self.offset * size, strides)
 
     def bits(self) -> Array:
@@ -258,6 +266,15 @@ class Access:
             self.memory.set_shadow(shadow, written)
         else:
             self.memory.mark(shadow, unique=self.unique)
+
+
+def reads_after_write(source: Access, target: Access) -> bool:
+    """Tell whether some byte of one location is written by an element before the one that reads it."""
+    start = min(source.span[0], target.span[0])
+    first = np.full(max(source.span[1], target.span[1]) - start, np.iinfo(np.int64).max, np.int64)
+    number = np.arange(target.count)[::-1]  # of several writes to a byte the first one counts
+    first[target.bytes()[::-1] - start] = number[:, None]
+    return bool((first[source.bytes() - start] < np.arange(source.count)[:, None]).any())
 
 
 class CrossingError(SimulationError):

@@ -24,6 +24,12 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 FLAT_KINDS = frozenset(("DRAM", "Input", "Output"))
 """Memory types without partitions."""
 PARTITIONED_KINDS = frozenset(("SB", "PSUM"))
+_FEW = 8
+"""So many rows are counted one by one."""
+_SHOWN = 8
+"""Names that a message lists at most."""
+LEAVING = ("UnconditionalBranch", "CompareAndBranch", "Break", "Return", "Exit")
+"""Opcodes that leave a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,7 @@ class Program:
         self.ir, self.module_id = ir, module_id
         self.name = ir.tables["modules"].text()[module_id]
         self._columns: dict[tuple[str, str], Any] = {}
+        self._words: dict[tuple[str, str], tuple[Any, list[str]]] = {}
         self._codes: dict[int, Code] = {}
         self.formulas: dict[int, list[tuple[Any, int]]] = {}
         """Of symbolic operands the addresses as functions of a frame, each with its stride, by row."""
@@ -137,6 +144,7 @@ class Program:
         self._sets: dict[int, TensorSet] = {}
         self._blocks: dict[int, tuple[int, ...]] = {}
         self._rows: dict[int, tuple[int, int]] = {}
+        self._leaving: dict[int, tuple[tuple[int, str], ...]] = {}
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
@@ -163,10 +171,14 @@ class Program:
 
     def word(self, table: str, name: str, row: int) -> str:
         """Return the spelling of a cell of a closed vocabulary, empty where it is absent."""
-        number = int(self.column(table, name)[row])
-        of = schema.BY_NAME[table].column(name).of
-        assert of is not None
-        return self.ir.pools.codes[of][number] if number >= 0 else ""
+        key = table, name
+        if key not in self._words:
+            of = schema.BY_NAME[table].column(name).of
+            assert of is not None
+            self._words[key] = self.column(table, name), self.ir.pools.codes[of].texts
+        numbers, texts = self._words[key]
+        number = numbers[row]
+        return texts[number] if number >= 0 else ""
 
     def members(self, table: str, row: int) -> Mapping[str, Any]:
         """Return the members of a row that no column models; they must not be changed."""
@@ -179,6 +191,8 @@ class Program:
 
     def references(self, table: str, row: int) -> tuple[Reference, ...]:
         """Return what the placeholders in a row's text stand for, in order."""
+        if self.column(table, "extra")[row] < 0:
+            return ()
         start, rows = self._referring.get(table, (0, np.empty(0, np.int32)))
         first, last = _run(rows, row)
         return tuple(self._reference(start + number) for number in range(first, last))
@@ -186,13 +200,14 @@ class Program:
     @cached_property
     def _referring(self) -> dict[str, tuple[int, Any]]:
         """For each table where its rows in `references` begin, and the rows that refer."""
-        tables, row = self.column("references", "table"), self.column("references", "row")
-        own = self.column("references", "module_id") == self.module_id  # they are grouped by module, then by table
+        own = self.children("references", "module_id", self.module_id)  # grouped by module, then by table
+        part = slice(own.start, own.stop)
+        tables, row = self.column("references", "table")[part], self.column("references", "row")[part]
         found: dict[str, tuple[int, Any]] = {}
         for name in schema.REFERRING:
-            mine = np.flatnonzero(own & (tables == schema.STRUCTURAL["table"].index(name)))
+            mine = np.flatnonzero(tables == schema.STRUCTURAL["table"].index(name))
             if len(mine):
-                found[name] = int(mine[0]), row[mine[0] : mine[-1] + 1]
+                found[name] = own.start + int(mine[0]), row[mine[0] : mine[-1] + 1]
         return found
 
     def _reference(self, number: int) -> Reference:
@@ -218,7 +233,10 @@ class Program:
         kernel = self.column("functions", "is_kernel")
         if name is not None:
             named = [row for row in self.functions if self.text("functions", row) == name]
-            if len(named) != 1:
+            if not named:
+                known = ", ".join(f"`{self.text('functions', row)}`" for row in self.functions[:_SHOWN])
+                raise SimulationError(f"no function is named `{name}`; there are {known or 'none'}", module=self.name)
+            if len(named) > 1:
                 raise SimulationError(f"{len(named)} functions are named `{name}`", module=self.name)
             return named[0]
         ordinary = [row for row in self.functions if kernel[row] != 1]
@@ -230,9 +248,10 @@ class Program:
     def blocks(self, function: int) -> tuple[int, ...]:
         """Return the blocks of a function, nested ones left out."""
         if function not in self._blocks:
-            mine = self.column("blocks", "function_id") == function
-            mine &= self.column("blocks", "instruction_id") < 0
-            self._blocks[function] = tuple(np.flatnonzero(mine).tolist())
+            part = slice(self._all_blocks.start, self._all_blocks.stop)
+            mine = self.column("blocks", "function_id")[part] == function
+            mine &= self.column("blocks", "instruction_id")[part] < 0
+            self._blocks[function] = tuple((part.start + np.flatnonzero(mine)).tolist())
         return self._blocks[function]
 
     def nested(self, instruction: int) -> tuple[int, ...]:
@@ -242,11 +261,17 @@ class Program:
 
     @cached_property
     def _owned_blocks(self) -> dict[int, list[int]]:
-        owner, module = self.column("blocks", "instruction_id"), self.column("blocks", "module_id")
+        owner = self.column("blocks", "instruction_id")
         found: dict[int, list[int]] = {}
-        for row in np.flatnonzero((owner >= 0) & (module == self.module_id)).tolist():
-            found.setdefault(int(owner[row]), []).append(row)
+        for row in self._all_blocks:
+            if owner[row] >= 0:
+                found.setdefault(int(owner[row]), []).append(row)
         return found
+
+    @cached_property
+    def _all_blocks(self) -> range:
+        """The module's blocks."""
+        return self.children("blocks", "module_id", self.module_id)
 
     def instructions(self, block: int) -> tuple[int, int]:
         """Return the first instruction of a block, and the one behind its last."""
@@ -254,6 +279,15 @@ class Program:
             rows = self.children("instructions", "block_id", block)
             self._rows[block] = rows.start, rows.stop
         return self._rows[block]
+
+    def leaving(self, block: int) -> tuple[tuple[int, str], ...]:
+        """Return the instructions of a block that leave it, each with its engine."""
+        if block not in self._leaving:
+            first, end = self.instructions(block)
+            numbers = [self.ir.pools.codes["opcode"].find(name) for name in LEAVING]
+            rows = first + np.flatnonzero(np.isin(self.column("instructions", "opcode")[first:end], numbers))
+            self._leaving[block] = tuple((row, self.word("instructions", "engine", row)) for row in rows.tolist())
+        return self._leaving[block]
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
@@ -317,13 +351,11 @@ class Program:
                 role = "in"
             lists[role].append(self._operand(number, role, kind, len(lists[role])))
         handler = find_handler(opcode)
-        branches = {
-            self.word("branches", "slot", number): (
-                int(self.column("branches", "block_id")[number]),
-                self.pooled("branches", "name", number),
-            )
-            for number in self.children("branches", "instruction_id", row)
-        }
+        branches: dict[str, tuple[int, str]] = {}
+        if opcode in LEAVING:
+            for number in self.children("branches", "instruction_id", row):
+                block = int(self.column("branches", "block_id")[number])
+                branches[self.word("branches", "slot", number)] = block, self.pooled("branches", "name", number)
         problem = ""
         if members.get("predicates"):
             problem = "it has predicates, which are not modelled"
@@ -373,6 +405,9 @@ def _run(owners: Any, row: int) -> tuple[int, int]:
     """Return where a row's run begins and ends in a column of owners."""
     key = owners.dtype.type(row)  # of another type, the whole column would be converted first
     first = int(owners.searchsorted(key))
-    if first == len(owners) or owners[first] != row:
-        return first, first
-    return first, int(owners.searchsorted(key, "right"))
+    end = first
+    while end < len(owners) and owners[end] == row:
+        end += 1
+        if end - first == _FEW:
+            return first, int(owners.searchsorted(key, "right"))
+    return first, end

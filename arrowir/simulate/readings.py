@@ -7,7 +7,9 @@ it stops with a `SimulationError` that names the case; `simulate(..., readings={
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
+from arrowir import arguments
 from arrowir.diagnostics import OptionError
 
 
@@ -248,18 +250,20 @@ READINGS: dict[str, Reading] = _readings(
 """The undecided cases by name."""
 
 
-def check(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the chosen readings, after checking that there are such cases and choices.
+def check(chosen: object, shard_id: object = 0, max_steps: object = 1) -> dict[str, str]:
+    """Return the chosen readings, after checking what executing a module takes besides.
 
     Parameters
     ----------
     chosen
-        Choice by case.
+        Choice by case, or None.
+    shard_id, max_steps
+        As in `arrowir.simulate.simulate`.
 
     Raises
     ------
     OptionError
-        If a case or a choice is unknown.
+        If a case or a choice is unknown, or something is of another type.
 
     Examples
     --------
@@ -269,7 +273,15 @@ def check(chosen: Mapping[str, str]) -> dict[str, str]:
     Traceback (most recent call last):
     arrowir.diagnostics.OptionError: `mood` is no undecided case; did you mean `mod`?
     """
-    for name, choice in chosen.items():
+    arguments.count(max_steps, "`max_steps`", 1)
+    if type(shard_id) is not int:
+        raise arguments.wrong("`shard_id`", "a number", shard_id)
+    given: Mapping[Any, Any] = arguments.typed(
+        {} if chosen is None else chosen, Mapping, "`readings`", "choices by case"
+    )
+    for name, choice in given.items():
+        arguments.text(name, "the name of a reading")
+        arguments.text(choice, f"the reading {name!r:.60}")
         if name not in READINGS:
             near = get_close_matches(name, READINGS, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{n}`' for n in READINGS)}"
@@ -277,4 +289,4 @@ def check(chosen: Mapping[str, str]) -> dict[str, str]:
         if choice not in READINGS[name].choices:
             known = ", ".join(f"`{c}`" for c in READINGS[name].choices)
             raise OptionError(f"`{choice}` is no reading of `{name}`; there are {known}")
-    return dict(chosen)
+    return dict(given)

@@ -163,10 +163,7 @@ def check_apart(step: Step, *, in_place: bool = False) -> None:
             same = (source.offset, source.steps, source.shape) == (target.offset, target.steps, target.shape)
             if same and in_place and source.dtype.size == target.dtype.size:
                 continue
-            touched = [
-                np.unique(np.add.outer(a.numbers() * a.dtype.size, np.arange(a.dtype.size))) for a in (source, target)
-            ]
-            if len(np.intersect1d(*touched, assume_unique=True)):
+            if len(np.intersect1d(source.bytes(), target.bytes())):
                 step.decide(
                     "overlap",
                     f"`{out.code.title}` and `{operand.code.title}` share elements of `{target.memory.name}`, and "

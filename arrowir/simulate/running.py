@@ -1,17 +1,19 @@
 """Running a module's function on named inputs: what `air.simulate` does."""
 
 from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from arrowir import arguments
 from arrowir import vocabulary as vocab
 from arrowir.diagnostics import OptionError, SimulationError
 from arrowir.ir import IR
 from arrowir.simulate import readings as readings_
-from arrowir.simulate.dtypes import Dtype, dtype
-from arrowir.simulate.machine import MAX_STEPS, Machine, shaped
+from arrowir.simulate.dtypes import Dtype
+from arrowir.simulate.machine import MAX_STEPS, Machine, held_dtype, shaped
 from arrowir.simulate.memory import Memory
 from arrowir.simulate.program import Program
 from arrowir.simulate.trace import Trace, Watched
@@ -90,8 +92,8 @@ def simulate(
     nan: Literal["allow", "raise"] = "allow",
     max_steps: int = MAX_STEPS,
     trace: bool = False,
-    until: str | int | Iterable[str | int] = (),
-    watch: str | Iterable[str] = (),
+    until: str | int | Iterable[str | int] | None = (),
+    watch: str | Iterable[str] | None = (),
 ) -> Simulation:
     """Run a module's function on some inputs.
 
@@ -149,13 +151,17 @@ def simulate(
     >>> outputs["out"][0, :3]
     array([6., 6., 6.], dtype=float32)
     """
+    arguments.typed(ir, IR, "`simulate`", "an `arrowir.IR`")
     ir._check_module(module_id)  # pyright: ignore[reportPrivateUsage]
+    arrays = arguments.typed({} if inputs is None else inputs, Mapping, "`inputs`", "arrays by name")
     if nan not in ("allow", "raise"):
         raise OptionError(f'`nan` is "allow" or "raise", not {nan!r}')
-    stops = _names(until)
-    chosen = readings_.check(readings or {})
+    chosen = readings_.check(readings, shard_id, max_steps)
     program = Program(ir, module_id)
-    notes = Trace(rows=trace, watch=frozenset(str(name) for name in _names(watch)))
+    if function is not None:
+        arguments.text(function, "`function`")
+    stops = _stops(program, until)
+    notes = Trace(rows=bool(trace), watch=_watched(program, watch))
     noted = trace or bool(notes.watch)
     machine = Machine(
         program,
@@ -167,7 +173,7 @@ def simulate(
         trace=notes if noted else None,
     )
     try:
-        _load(machine, inputs or {})
+        _load(machine, arrays)
         finished = machine.run(stops)
         outputs = _outputs(machine, finished=finished)
     except SimulationError as error:
@@ -177,8 +183,50 @@ def simulate(
     return Simulation(machine, outputs, finished=finished)
 
 
-def _names(given: Any) -> Collection[Any]:
-    return frozenset((given,)) if isinstance(given, str | int) else frozenset(given)
+def input_names(program: Program, function: int) -> set[str]:
+    """Return the names by which an input of a function may be given: those of locations and of their sets."""
+    names: set[str] = set()
+    for owner in program.sets(function):
+        names.add(owner.name)
+        names.update(program.placement(location).name for location in owner.locations)
+    return names
+
+
+def _several(given: Any, what: str, takes: str) -> frozenset[Any]:
+    if given is None:
+        return frozenset()
+    items = [given] if isinstance(given, str | int) else arguments.listed(given, what, takes)
+    for item in items:
+        if not isinstance(item, str | int) or isinstance(item, bool):
+            raise arguments.wrong(what, takes, item)
+    return frozenset(items)
+
+
+def _stops(program: Program, until: Any) -> frozenset[str | int]:
+    """Return the instructions to stop behind, which have to be there."""
+    found = _several(until, "`until`", "the name or the id of an instruction, or several")
+    rows = program.children("instructions", "module_id", program.module_id)
+    names = {program.text("instructions", row) for row in rows} if found else set[str]()
+    for stop in found:
+        if stop not in (rows if isinstance(stop, int) else names):
+            spelled = f"has the id {stop}" if isinstance(stop, int) else f"is named `{stop}`{_near(stop, names)}"
+            raise OptionError(f"`until`: no instruction of `{program.name}` {spelled}")
+    return found
+
+
+def _watched(program: Program, watch: Any) -> frozenset[str]:
+    """Return the names of locations to watch, which have to be there."""
+    found = _several(watch, "`watch`", "the name of a location, or several")
+    names = {program.text("locations", row) for row in program.children("locations", "module_id", program.module_id)}
+    for name in found:
+        if name not in names:
+            raise OptionError(f"`watch`: no location of `{program.name}` is named `{name}`{_near(str(name), names)}")
+    return found
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _of_kinds(machine: Machine, kinds: Collection[int]) -> dict[str, int]:
@@ -209,6 +257,8 @@ def _load(machine: Machine, inputs: Mapping[str, Any]) -> None:
             raise OptionError(
                 f"`{name}` is no location of `{program.text('functions', frame.function)}`; inputs: {known}"
             )
+        if location in given:
+            raise OptionError(f"`{name}` and another of the inputs are one location; give it once")
         memory = machine.touch(frame, location)
         memory.fill(_bytes(program, location, name, array))
         given.add(location)
@@ -222,9 +272,16 @@ def _load(machine: Machine, inputs: Mapping[str, Any]) -> None:
 
 def _bytes(program: Program, location: int, name: str, given: Any) -> Array:
     """Return the bytes of an input."""
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except Exception as error:  # whatever another library's arrays raise
+        raise OptionError(f"`{name}` is no array: {error}") from error
+    if np.ma.is_masked(given):
+        raise OptionError(f"`{name}` has masked elements; fill them first")
     placement = program.placement(location)
-    held = dtype(program.tensor_set(placement.set).dtype)
+    held = held_dtype(program, location)
+    if array.dtype.byteorder not in "=|" and array.dtype.newbyteorder("=") == held.numpy:
+        array = array.astype(held.numpy)
     if array.dtype != held.numpy and not _is_raw(array, held):
         raise OptionError(f"`{name}` holds `{held.name}`, and was given {array.dtype}; convert it to {held.numpy}")
     shape = shaped(program, location, np.empty(placement.partitions * placement.pitch, np.uint8)).shape

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from arrowir import expressions
 from arrowir.diagnostics import SimulationError
+from arrowir.exact import LARGEST, SMALLEST
 from arrowir.simulate import dtypes
 from arrowir.simulate.alu import Numbers
 from arrowir.simulate.dtypes import F32, Dtype, dtype
-from arrowir.simulate.formulas import Formula, formula
+from arrowir.simulate.formulas import Formula, formula, member
 from arrowir.simulate.frames import Frame, Register
-from arrowir.simulate.memory import Access, CrossingError
+from arrowir.simulate.memory import Access, CrossingError, reads_after_write
 from arrowir.simulate.program import PARTITIONED_KINDS, Code, OperandCode, Reference
 from arrowir.simulate.readings import READINGS
 from arrowir.simulate.registry import declared_keys
@@ -93,19 +94,16 @@ class Step:
             return self.frame.evaluate(value, self.code.references)
         return value
 
-    def integer(self, key: str) -> int:
-        """Return an integer key."""
+    def integer(self, key: str, *, highest: int = LARGEST) -> int:
+        """Return an integer key, of 64 bits with a sign unless `highest` says otherwise."""
         value = self.attribute(key)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SimulationError(f"`{key}` is {value!r:.60}; expected an integer")
+        if not expressions.is_integer(value) or not SMALLEST <= value <= highest:
+            raise SimulationError(f"`{key}` is {value!r:.60}; expected an integer of 64 bits")
         return value
 
     def number(self, key: str) -> float:
         """Return a key that is a number, which may be spelled `inf`, `-inf` or `nan`."""
-        value = self.attribute(key)
-        if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("inf", "-inf", "nan")):
-            raise SimulationError(f"`{key}` is {value!r:.60}; expected a number")
-        return float(value)
+        return dtypes.number(self.attribute(key), f"`{key}`")
 
     def flag(self, key: str) -> bool:
         """Return a key that is a boolean; 0 and 1, which an expression may give, count as one."""
@@ -124,7 +122,9 @@ class Step:
     def integers(self, key: str) -> list[int]:
         """Return a key that is a list of integers."""
         value = self.attribute(key)
-        if not isinstance(value, list | tuple) or not all(expressions.is_integer(item) for item in value):
+        if not isinstance(value, list | tuple) or not all(
+            expressions.is_integer(item) and SMALLEST <= item <= LARGEST for item in value
+        ):
             raise SimulationError(f"`{key}` is {value!r:.60}; expected a list of integers")
         return list(value)
 
@@ -190,6 +190,8 @@ class Step:
             dynamic = code.members.get("dynamic_ap_info")
             if dynamic is None:
                 return code.location, code.offset, True
+            if not isinstance(dynamic, dict):
+                raise SimulationError(f"`dynamic_ap_info` of `{code.title}` is {dynamic!r:.60}; expected an object")
             return code.location, code.offset + self._dynamic_offset(code, dynamic), False
         location = self.location_of_set(code)
         if code.kind == "register_ap":
@@ -217,7 +219,9 @@ class Step:
         """Return the addresses of a symbolic operand, each with its stride."""
         program = self.machine.program
         owner, placement = program.tensor_set(code.set), program.placement(location)
-        addresses = code.members.get("addrs") or []
+        addresses: Any = code.members.get("addrs") or []
+        if not isinstance(addresses, list):
+            raise SimulationError(f"`addrs` of `{code.title}` is {addresses!r:.60}; expected a list")
         if len(addresses) != len(owner.shape):
             raise SimulationError(
                 f"`{code.title}` has {len(addresses)} addresses for the {len(owner.shape)} dimensions of `{owner.name}`"
@@ -235,9 +239,11 @@ class Step:
         if code.register < 0:
             raise SimulationError(f"`{code.title}` has no `regref`")
         value = self.frame.register(code.register).read()
-        offset = members.get("const_ap_offset") or 0
+        offset = whole(members.get("const_ap_offset") or 0, "`const_ap_offset`")
         if members.get("reg_ap_offset") is not None:
-            found = [reference for reference in code.references if reference.table == "registers"]
+            found = [r for r in code.references if r.table == "registers" and r.row >= 0]
+            if len(found) != 1:
+                raise SimulationError(f"`reg_ap_offset` of `{code.title}` names {len(found)} registers; expected one")
             offset += self.frame.register(found[0].row).read()
         if members.get("is_regloc_offset") is True:
             return value + offset
@@ -254,9 +260,12 @@ class Step:
         """Work out what a dynamic access adds to the offset, when it needs registers and axes alone."""
         if info.get("num_tensor_indirect_indices"):
             raise SimulationError(f"`{code.title}` is indexed by a tensor, which is not modelled for `{self.opcode}`")
-        total = info.get("c") or 0
-        for term in info.get("aff_expr") or ():
-            total += self.evaluate(term["offset_expr"], code.references) * (term.get("coef", 1))
+        total, terms = whole(info.get("c") or 0, "`c`"), info.get("aff_expr") or []
+        if not isinstance(terms, list):
+            raise SimulationError(f"`aff_expr` of `{code.title}` is {terms!r:.60}; expected a list")
+        for term in terms:
+            value = self.evaluate(member(term, "offset_expr"), code.references)
+            total += value * whole(term.get("coef", 1), "`coef`")
         return total
 
     def evaluate(self, value: Any, references: Sequence[Reference]) -> int:
@@ -291,24 +300,10 @@ def _hazard(frame: Frame, source: "Operand", target: "Operand") -> bool:
         return frame.overlaps[key]
     same = (a.dtype.size, a.offset, a.steps, a.shape) == (b.dtype.size, b.offset, b.steps, b.shape)
     apart = a.span[1] <= b.span[0] or b.span[1] <= a.span[0]
-    found = not apart and not (same and a.unique) and _read_after_write(a, b)
+    found = not apart and not (same and a.unique) and reads_after_write(a, b)
     if fixed:
         frame.overlaps[key] = found
     return found
-
-
-def _read_after_write(source: Access, target: Access) -> bool:
-    """Tell whether some byte is written by an element before the one that reads it."""
-    start = min(source.span[0], target.span[0])
-    first = np.full(max(source.span[1], target.span[1]) - start, np.iinfo(np.int64).max, np.int64)
-    number = np.arange(target.count)[::-1]  # of several writes to a byte the first one counts
-    first[_bytes(target)[::-1] - start] = number[:, None]
-    return bool((first[_bytes(source) - start] < np.arange(source.count)[:, None]).any())
-
-
-def _bytes(access: Access) -> NDArray[np.int64]:
-    """Return the bytes of each element, by their place in the location."""
-    return access.numbers()[:, None] * access.dtype.size + np.arange(access.dtype.size)
 
 
 class Operand:
@@ -494,13 +489,12 @@ class Operand:
             return value
         if of.name not in ("float16", "bfloat16", "float32"):
             raise SimulationError(f"the immediate {value!r:.60} of `{self.code.title}` is no value of `{of.name}`")
-        if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("inf", "-inf", "nan")):
-            raise SimulationError(f"the immediate {value!r:.60} of `{self.code.title}` is no number")
+        single = np.float32(dtypes.number(value, f"the immediate of `{self.code.title}`"))
         if isinstance(value, int) and of.size == 2 and value != 0:
             what = f"the immediate {value} of `{self.code.title}` is a number or the bits of a `{of.name}`"
             if self.step.decide("half_immediate", what) == "bits":
                 return np.array(value & 0xFFFF, np.uint16).view(of.numpy)
-        return np.float32(value)
+        return single
 
     def _check_written(self, access: Access) -> None:
         written = access.written()
@@ -575,6 +569,13 @@ class Operand:
         step.machine.check_values(step, self, values)
         access.store(values.view(access.dtype.unsigned), written)
         step.machine.count_written(access, values)
+
+
+def whole(value: Any, what: str) -> int:
+    """Return an integer; anything else is refused."""
+    if not expressions.is_integer(value):
+        raise SimulationError(f"{what} is {value!r:.60}; expected an integer")
+    return value
 
 
 def _merged(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> NDArray[np.bool_]:

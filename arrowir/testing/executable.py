@@ -11,6 +11,7 @@ from arrowir.testing.drawn_bodies import Placed, Storage, pitch_bytes, storage_s
 from arrowir.testing.executable_bodies import FLAGS, FLOATS, INTEGERS, ExecutableDrawer, Tensor
 from arrowir.testing.executable_calls import CallDrawer, Kernel
 from arrowir.testing.executable_flow import FlowDrawer
+from arrowir.testing.lowerable import lowerable
 
 SHAPES = ((4, 8), (2, 6), (3, 12), (1, 16), (2, 3, 4), (6, 4), (5, 9))
 PSUM_SHAPES = ((4, 8), (6, 6), (3, 12))
@@ -31,6 +32,8 @@ class Shape:
         Several blocks with branches.
     unrollable : bool
         Loops have one block, and nothing else than constant bounds.
+    lowerable : bool
+        Kernels have loops of all kinds, too, and all of these can become branches.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class Shape:
     nested: bool = True
     blocks: bool = True
     unrollable: bool = False
+    lowerable: bool = False
 
 
 class ExecutableModule:
@@ -88,6 +92,8 @@ class ExecutableModule:
             functions.append(kernels.pop())
         document: Json = {"arch": s.of(ARCHS), "functions": functions, "version": self.version}
         document["nki_functions"] = kernels if s.chance(15) else {"functions": kernels}
+        if self.shape.lowerable:
+            document = lowerable(document)
         return s.order({key: document[key] for key in sorted(document)})
 
     def _kernel(self, name: str) -> Kernel:
@@ -191,7 +197,9 @@ class _FunctionDrawer:
         if entry_counter is not None and len(names) < 2:
             names.append("B9")
         flow = FlowDrawer(drawer, names, self.in_kernel, entry_counter=entry_counter)
-        if not self.in_kernel and self.module.shape.blocks and not self.module.shape.unrollable:
+        shape = self.module.shape
+        drawer.arithmetic = shape.lowerable
+        if (shape.lowerable or not self.in_kernel) and shape.blocks and not shape.unrollable:
             drawer.shape_loop = flow.cut_loop
         if calls is not None:
             drawer.call = calls.draw

@@ -20,7 +20,7 @@ from typing import Any
 from arrowir.testing import bir
 from arrowir.testing.bir import Json, Pattern
 from arrowir.testing.drawn_bodies import Axes, BodyDrawer, Storage
-from arrowir.testing.expressions import symbolic
+from arrowir.testing.expressions import added, floor_divided, modulo, multiplied, symbolic
 
 FLOATS = ("float32", "float32", "bfloat16", "float16")
 INTEGERS = ("int32", "int32", "uint8", "int16", "uint32")
@@ -90,6 +90,8 @@ class ExecutableDrawer(BodyDrawer):
     shape_loop: Callable[[Json, Axes], None] | None = None
     trips: dict[str, int] = field(default_factory=dict[str, int])
     """Registers that say how often loops run, and what they may hold at most at the start."""
+    arithmetic: bool = False
+    """Whether bounds and conditions of loops of run time are expressions, some of them of several operations."""
     joined: set[int] = field(default_factory=set[int])
     """Rows, by `id`, that must not be parted from the one behind them."""
 
@@ -125,6 +127,8 @@ class ExecutableDrawer(BodyDrawer):
             self.trips[name] = axis["ub"]
             loop["opcode"] = "DynamicForLoop"
             loop["DynamicForLoopAxis"] = {**axis, "ub": {"kind": "IntRuntimeValueKind", "regref": name}}
+            if self.arithmetic:
+                loop["DynamicForLoopAxis"] |= self._counted_by(name)
             del loop["LoopAxis"]
         else:
             self.shape_loop(loop, axes)
@@ -139,6 +143,8 @@ class ExecutableDrawer(BodyDrawer):
         times, one = bir.immediate(1 + s.digit(3), "int32"), bir.immediate(1, "int32")
         row = self.row("DoWhile", [], [], "Unassigned")
         row["cond"] = {"kind": "IntRuntimeValueKind", "regref": name}
+        if self.arithmetic and s.chance(40):
+            row["cond"] = s.of((multiplied(row["cond"], 3), added(row["cond"], _several(name, 0)), _several(name, -2)))
         self._place(row, axes, path)
         body = self.rows(s.count(3), depth - 1, axes, (*path, row))
         down = self.row("RegisterAlu", [register, one], [register], "SP", op="subtract")
@@ -148,6 +154,25 @@ class ExecutableDrawer(BodyDrawer):
         self._place(before, axes, path)
         self.joined.add(id(before))
         return [before, row]
+
+    def _counted_by(self, name: str) -> Json:
+        """Return bounds that give an axis the values from 0 to below what a register holds, in either order."""
+        s = self.source
+        value: Json = {"kind": "IntRuntimeValueKind", "regref": name}
+        same = (
+            value,
+            _several(name, 1),
+            floor_divided(added(_several(name, 2), {"c": 1, "kind": "AffExprKind", "terms": []}), 2),
+            modulo(_several(name, 1), 64),
+            added(multiplied(value, 3), _several(name, -2)),
+        )
+        if s.chance(30):
+            # down from one less than that
+            less = added({"c": -1, "kind": "AffExprKind", "terms": []}, s.of(same))
+            return {"lb": less, "stride": -1, "ub": -1}
+        if s.chance(30):
+            return {"lb": added(_several(name, 1), _several(name, -1)), "ub": s.of(same)}
+        return {"ub": s.of(same)}
 
     def places(self, rows: list[Json]) -> list[int]:
         """Return the places of a list of rows before which something else may stand, its end included."""
@@ -514,6 +539,12 @@ class ExecutableDrawer(BodyDrawer):
         else:
             bits = s.digit(2 if target.holds == "flag" else 128)
         return self.row("Memset", [], [out], "Pool", mode="Const", constant=bits)
+
+
+def _several(name: str, times: int) -> Json:
+    """Return a multiple of what a register holds."""
+    term = {"coeff": times, "idx": {"kind": "IntRuntimeValueKind", "regref": name}}
+    return {"c": 0, "kind": "AffExprKind", "terms": [term]}
 
 
 def float_bits(value: float, dtype: str) -> int:

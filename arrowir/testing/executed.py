@@ -172,6 +172,13 @@ class Reached:
         lines += [f"{name:42} {n:8,} {self.shares[name]:8,}" for name, n in sorted(self.counts.items()) if n]
         return "\n".join([*lines, *self.failures[:5]])
 
+    @property
+    def brief(self) -> str:
+        """The same in one line, with the number of modules alone."""
+        counts = ", ".join(f"{name} {n:,}" for name, n in sorted(self.shares.items()))
+        first = str(self).splitlines()[0]
+        return f"{first}; modules that reach a feature: {counts}"
+
 
 def _outputs(program: Program, machine: Machine) -> list[int]:
     return [where for key, where in parameters(program, machine.frame.function).items() if key[0] == "output"]

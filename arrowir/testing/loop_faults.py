@@ -76,12 +76,14 @@ def _dynamic_loop(c: FaultContext) -> Json:
     form = c.source.digit(3)
     if form == 0 and c.version == 2:
         return loop("d", 0, runtime, 1, [c.row()])
-    if form == 1:
-        axis = {"lb": c.constant(0), "name": "d", "stride": c.constant(1), "ub": runtime}
-        blocks = [bir.block("block0", [c.row()])]
-        return c.row("DynamicForLoop", DynamicForLoopAxis=axis, blocks=blocks, name=f"{c.name}_loop")
+    third = {"denom": 3, "kind": "FloorDivKind", "numer": runtime}
     blocks = [bir.block("block0", [c.row()])]
-    return c.row("DoWhile", cond=runtime, blocks=blocks, name=f"{c.name}_loop")
+    if form == 1:
+        wrong = c.source.of(((0, runtime, runtime), (0, third, c.constant(1))))
+        axis = dict(zip(("lb", "ub", "stride"), wrong, strict=True)) | {"name": "d"}
+        axis = {key: axis[key] for key in sorted(axis)}
+        return c.row("DynamicForLoop", DynamicForLoopAxis=axis, blocks=blocks, name=f"{c.name}_loop")
+    return c.row("DoWhile", cond=third, blocks=blocks, name=f"{c.name}_loop")
 
 
 def _zero_stride(c: FaultContext) -> Json:
@@ -89,17 +91,6 @@ def _zero_stride(c: FaultContext) -> Json:
     if c.source.chance(40):
         del found["LoopAxis"]["stride"]
     return found
-
-
-def _control_flow(c: FaultContext) -> Json:
-    form = c.source.digit(3)
-    if form == 0:
-        found = loop("f", 0, 2, 1, [c.row()])
-        found["blocks"].append(bir.block("block1", []))
-        return found
-    if form == 1:
-        return loop("f", 0, 2, 1, [c.row(), c.row("Break", name=f"{c.name}_break")])
-    return loop("f", 0, 2, 1, [c.row("UnconditionalBranch", target="block0")])
 
 
 def _block_tensor(c: FaultContext) -> Json:
@@ -189,7 +180,6 @@ def _too_many(c: FaultContext) -> Json:
 LOOP_FAULTS: dict[str, Callable[[FaultContext], Json]] = {
     "dynamic_loop": _dynamic_loop,
     "zero_stride": _zero_stride,
-    "loop_with_control_flow": _control_flow,
     "block_tensor": _block_tensor,
     "address_rank_mismatch": _rank,
     "symbolic_location_count": _location_count,

@@ -9,6 +9,7 @@ features a document uses is counted by `statistics`.
 `unrollable_documents`        loop nests, for `unroll`
 `reservable_documents`        architectures and placements, for `runtime_memory_reservation`
 `executable_documents`        programs that `air.simulate` can run, for proofs by execution
+`foldable_documents`          constants, copies and dead code, for `constant_propagate`
 `faulty_...`                  pairs of a document with one fault and the code of that fault
 ============================  =================================================================
 """
@@ -25,6 +26,7 @@ from arrowir.testing.drawn_bodies import BodyDrawer, draw_storage, storage_set
 from arrowir.testing.drawn_modules import ModuleDrawer
 from arrowir.testing.executable import ExecutableModule, Shape
 from arrowir.testing.features import statistics
+from arrowir.testing.foldable import FoldableModule
 from arrowir.testing.format_documents import DocumentDrawer
 from arrowir.testing.loop_faults import LOOP_FAULTS, FaultContext
 from arrowir.testing.reservable import ReservationDrawer
@@ -34,6 +36,7 @@ __all__ = [
     "executable_documents",
     "faulty_inlinable_documents",
     "faulty_unrollable_documents",
+    "foldable_documents",
     "inlinable_documents",
     "reservable_documents",
     "statistics",
@@ -321,7 +324,13 @@ def reservable_documents(draw: st.DrawFn) -> Json:
 
 @st.composite
 def executable_documents(
-    draw: st.DrawFn, *, calls: bool = True, nested: bool = True, blocks: bool = True, unrollable: bool = False
+    draw: st.DrawFn,
+    *,
+    calls: bool = True,
+    nested: bool = True,
+    blocks: bool = True,
+    unrollable: bool = False,
+    lowerable: bool = False,
 ) -> Json:
     """Give programs that can be executed: they come to an end, read nothing unwritten, and leave no location.
 
@@ -343,7 +352,9 @@ def executable_documents(
     blocks : bool
         Functions may have several blocks.
     unrollable : bool
-        Loops have one block each and constant bounds, so that `unroll` takes them.
+        Loops have one block each and constant bounds, so that all of them are unrolled.
+    lowerable : bool
+        Kernels have loops of all kinds too, and `unroll` takes all of them.
 
     Returns
     -------
@@ -358,4 +369,35 @@ def executable_documents(
     ...     before = read(document)
     ...     assert air.equivalent(before, some_pass(before).ir).ok
     """
-    return ExecutableModule(Source(draw), Shape(calls, nested, blocks, unrollable)).draw()
+    return ExecutableModule(Source(draw), Shape(calls, nested, blocks, unrollable, lowerable)).draw()
+
+
+@st.composite
+def foldable_documents(draw: st.DrawFn, *, executable: bool = False) -> Json:
+    """Give modules in which constants decide much, and much is read by nothing.
+
+    Up to two functions and a kernel that they call; few small tensors, of which many are filled once; copies of all
+    kinds, selections, logical operations and products by constants; edges of every relation; what must not be touched:
+    aliases, pinned storage, queues, effects, unknown opcodes. Some have a `Select` whose predicate is none.
+
+    Parameters
+    ----------
+    draw : callable
+        Given by Hypothesis.
+    executable : bool
+        Only what the simulator executes, so that results can be compared.
+
+    Returns
+    -------
+    SearchStrategy of dict
+        The documents.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> @given(foldable_documents(executable=True))
+    ... def test_a_pass(document):
+    ...     before = read(document)
+    ...     assert air.equivalent(before, some_pass(before).ir).ok
+    """
+    return FoldableModule(Source(draw), executable=executable).draw()

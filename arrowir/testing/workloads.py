@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from arrowir.testing import bir
+from arrowir.testing import bir, expert_modules, front_end, library_modules
 from arrowir.testing.bir import Json
 from arrowir.testing.bodies import BodyBuilder
 from arrowir.testing.callers import CallerBuilder, KernelPlan, kernel_function, parameter_sets
@@ -132,8 +132,10 @@ def _plain_kernel(name: str, instructions: int, operands: int, *, allocated: boo
         for number in range(instructions):
             ins = [recent[-1 - choice.below(min(4, len(recent)))] for _ in range(operands - 1)]
             if number == instructions - 1:
+                ins[:1] = recent[-1:] if ins else []  # what is made is read, so that none of it is dead code
                 target = result
             elif len(made) < tiles and number * tiles >= len(made) * instructions:
+                ins[:1] = recent[-1:] if ins else []
                 place = len(made) % RING * size
                 base = f"tile_i{len(made)}"
                 target = Tile(base, "SB", *SHAPE, "float32", size, addr=place, set_name=f"{base}_set")
@@ -358,6 +360,9 @@ def kernel(
     return bir.module([bir.function("sg0000", allocations, [bir.block("Block1", body.instructions)])], arch=arch)
 
 
+FRONT_END = "front-end"
+"""The workload that is a folder: a module that names kernel files, and these (`arrowir.testing.front_end`)."""
+
 PRESETS: dict[str, Json] = {
     "tiny": {"kind": "tiny"},
     "kernel": {"kind": "kernel"},
@@ -372,6 +377,10 @@ PRESETS: dict[str, Json] = {
 
 
 def _generated(kind: str, options: Json) -> Generated:
+    if kind == "library":
+        return library_modules.layers(options.pop("layers", 2), **options)
+    if kind == "experts":
+        return expert_modules.layers(options.pop("layers", 2), **options)
     if kind != "kernel":
         return generate(kind, **options)
     document = kernel(**options)
@@ -464,8 +473,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m arrowir.testing.workloads",
         description="Write a generated module as compact JSON.",
     )
-    kinds = ("decode", "prefill", "mega", "tiny", "loops", "kernel")
-    names = [*dict.fromkeys([*PRESETS, *kinds])]
+    kinds = ("decode", "prefill", "mega", "tiny", "loops", "kernel", "library", "experts")
+    names = [*dict.fromkeys([*PRESETS, *kinds]), FRONT_END]
     parser.add_argument("workload", choices=names, metavar="WORKLOAD", help=f"one of {', '.join(names)}")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=".gz and .zst compress")
     parser.add_argument("--seed", type=int, default=0)
@@ -510,6 +519,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     path: Path = given.pop("output")
     workload: str = given.pop("workload")
+    if workload == FRONT_END:
+        front_end.write(path, allocated=given.get("allocated", False) is True)
+        return 0
     options = {**PRESETS.get(workload, {"kind": workload}), **given}
     kind = options.pop("kind")
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from arrowir import passes
 from arrowir.passes.options import options_of
 from arrowir.passes.pipeline import DEFAULT
-from docs.generator import api, codes, coverage, examples, mutations, picture, rules, stages, tables
+from docs.generator import api, codes, coverage, examples, library, mutations, picture, rules, stages, tables, verifier
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +21,8 @@ WHOLE: dict[str, Callable[[], str]] = {
     "docs/reference/api.md": api.page,
     "docs/reference/rules.md": rules.page,
     "docs/reference/simulator-coverage.md": coverage.page,
+    "docs/reference/verifier-rules.md": verifier.page,
+    "docs/reference/library-kernels.md": library.page,
 }
 """Files that are generated from end to end."""
 
@@ -49,7 +51,7 @@ def order() -> str:
     """Return the default pipeline as a table."""
     lines = ["| order | pass | options | in this version |", "|---|---|---|---|"]
     for step in DEFAULT:
-        condition = [f"if {step.only_if}"] if step.only_if else []
+        condition = [f"if {step.condition}"] if step.condition else []
         chosen = ", ".join([*(f"`{k}={v}`" for k, v in step.options.items()), *condition])
         name = f"[`{step.name}`]({step.name}.md)" if step.available else f"`{step.name}`"
         lines.append(f"| {step.order} | {name} | {chosen} | {'yes' if step.available else 'left out'} |")
@@ -58,10 +60,12 @@ def order() -> str:
 
 REGIONS: dict[str, Callable[..., str]] = {
     "codes": codes.table,
+    "corruption": verifier.corruption,
     "members": tables.members_table,
     "mutations": mutations.table,
     "options": options,
     "order": order,
+    "levels": verifier.levels,
     "stages": stages.table,
     "rules": lambda *letters: rules.table([r for letter in letters for r in rules.of_group(letter)]),
 }

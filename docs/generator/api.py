@@ -15,8 +15,11 @@ from arrowir import passes, schema
 MODULES: tuple[tuple[str, str], ...] = (
     ("arrowir", "The package itself: `import arrowir as air`."),
     ("arrowir.passes", "`air.passes`: passes, by name and as classes, and the pipeline."),
+    ("arrowir.library", "`air.library`: library kernels, and what makes one."),
     ("arrowir.build", "`air.build`: modules made by hand."),
     ("arrowir.simulate", "`air.simulate(ir, inputs)` runs a module; the package is the function `simulate`."),
+    ("arrowir.verify", "`air.verify(ir)` says what is wrong; the package is the function `verify`."),
+    ("arrowir.analyse.footprints", "Footprints as arrays, for analyses of one's own."),
     ("arrowir.listing", "The readable listing, with more to choose than `ir.text`."),
     ("arrowir.edit", "For passes: rows that move."),
     ("arrowir.runs", "For passes: runs of rows."),
@@ -32,6 +35,7 @@ MODULES: tuple[tuple[str, str], ...] = (
 
 NAMES: dict[str, tuple[str, ...]] = {
     "arrowir.listing": ("text",),
+    "arrowir.analyse.footprints": ("Footprints", "measure"),
     "arrowir.edit": ("Edit", "select_modules", "concat"),
     "arrowir.runs": ("Runs",),
     "arrowir.formats.bir_json": ("read_json", "read_documents", "to_json", "write_json"),

@@ -20,6 +20,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     "rebinding_name": ("R7", "rename one of the two if the JSON is read again; ids and Parquet are not affected"),
     "internal_error": ("O9", "report it, with the module; the other modules of the batch are done"),
     "too_many_instructions": ("O6", "raise `max_instructions`, or split the module"),
+    "introduced_error": ("P2", "mend the pass; if it is one of this library, report it, with the module"),
     "not_supported": ("N1, N3, U2, U7", "see the limits of the pass on its page"),
     "unknown_arch": ("M2, N8", "write a known `arch`; see the list of architectures"),
     "single_function_required": ("M1, O8", "run the pass before modules are linked, or leave it out"),
@@ -45,9 +46,11 @@ ADVICE: dict[str, tuple[str, str]] = {
     "scratchpad_base": ("N7", "place the scratchpad at partition 0"),
     "sb_overflow": ("N8", "place the scratchpad lower, or make the kernel's memory smaller"),
     "output_not_written": ("N19", "look whether the kernel is right: its result is what was there before"),
-    "dynamic_loop": ("U1, U2", "give the loop constant bounds, or lower it before"),
+    "dynamic_loop": (
+        "U1, U2, U7",
+        "give a `Loop` constant bounds, a `DynamicForLoop` a constant stride and bounds of sums and powers of 2",
+    ),
     "zero_stride": ("U1", "give the loop a stride that is not 0"),
-    "loop_with_control_flow": ("U2", "lower branches in the loop before"),
     "block_tensor": ("U2", "lower block tensors before"),
     "address_rank_mismatch": ("U4", "give as many addresses as the tensor has dimensions"),
     "symbolic_location_count": ("U4", "let the set have one location"),
@@ -62,6 +65,31 @@ ADVICE: dict[str, tuple[str, str]] = {
     "index_rank_mismatch": ("U7", "give one index for each loop around the producer"),
     "bad_distance": ("U7", "give a distance of 1 or more"),
     "unknown_dtype": ("U4", "use a dtype whose size is known"),
+    "unknown_bir_kernel": ("B3", "correct `kernel_name`, or install the package that has the kernel"),
+    "bad_kernel_option": ("B3", "write an option that `arrowir kernels` lists, with a value of its type"),
+    "kernel_shape_mismatch": ("B3", "give the kernel what the message says it expected"),
+    "kernel_base_partition": ("B3", "place the storage at partition 0"),
+    "scratchpad_too_small": ("B4", "make the scratchpad larger, or inline with `sb_allocation=False`"),
+    "kernel_failed": ("B2", "see the message: it is the kernel's own"),
+    "generic_indirect_invariant": (
+        "G2",
+        "flatten the indices: one access each, one element in each partition of its tensor",
+    ),
+    "invalid_select_predicate": ("C2", "let the predicate hold 0 or 1: the compiler refuses the module as well"),
+    "constants_propagated": ("C4", "nothing: it says what was done"),
+    "collective_run_mismatch": ("K2", "let the channels count up from 0 and agree in all else, or leave the pass out"),
+    "unknown_kernel_format": ("T1", "have the kernel compiled to BIR JSON"),
+    "no_artefacts": ("T2", "give the option `artefacts`, or read the module from its file"),
+    "kernel_file_missing": ("T1, T2", "put the file into the artefact directory, or name its folder with `artefacts`"),
+    "kernel_file_outside": ("T2, T9", "put the file into the artefact directory, or name its folder with `artefacts`"),
+    "kernel_file_damaged": ("T3", "compile the kernel again; the message has path and reason"),
+    "core_id_required": ("T4", "write the module attribute `neuron_core_id`"),
+    "kernel_file_skipped": ("T4", "nothing: the kernel does not run on this core"),
+    "kernel_arch_differs": ("T3", "compile the kernel for the module's architecture"),
+    "constant_file_missing": ("T9", "put the file beside the kernel file"),
+    "bad_tensor_map": ("N17, O8", "write the file again, or leave it out with `tensor_map=False`"),
+    "no_tensor_map": ("N17, O8", "put `tensor_map.json` beside the module, or leave the option out"),
+    "psum_overflow": ("T8", "compile the kernel for the module's architecture"),
     "not_equivalent": ("O8", "look at the instruction named: a pass changed what it computes; please report it"),
     "not_executable": ("O3", "give what the reason asks for, a reading for instance, or check it by other means"),
 }
@@ -86,11 +114,18 @@ CHECKS = "a run that is checked"
 def makers() -> dict[str, list[str]]:
     """Return for each code which parts of arrowir name it: `reading` or passes."""
     found: dict[str, set[str]] = defaultdict(set)
-    homes = {"inlining": "inline_nki_kernel", "unrolling": "unroll"}
+    homes = {
+        "inlining": "inline_nki_kernel",
+        "unrolling": "unroll",
+        "indirect": "lower_generic_indirect",
+        "constants": "constant_propagate",
+    }
     for path in sorted((ROOT / "arrowir").rglob("*.py")):
         parts = path.relative_to(ROOT / "arrowir").with_suffix("").parts
         if parts[0] == "formats" or parts == ("expressions",):
             home = "reading" if parts[0] == "formats" else "unroll"
+        elif parts[0] == "library" or parts[-1].startswith("library_"):
+            home = "inline_bir_kernel"
         elif parts[0] == "passes":
             home = homes.get(parts[1], parts[1])
         elif parts == ("validation",):
@@ -101,6 +136,8 @@ def makers() -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in CODES:
                 found[node.value].add(home)
+    for code in ("sb_overflow", "unknown_arch"):  # of memory that any body brings
+        found[code].add("inline_bir_kernel")
     found["rebinding_name"] = {"any run"}  # made by the reader's code, of the result
     order = ("reading", *passes.BUILT_IN, "any pass", "any run", CHECKS)
     return {code: sorted(homes, key=order.index) for code, homes in found.items()}

@@ -15,7 +15,12 @@ GROUPS: dict[str, str] = {
     "F": "Files",
     "M": "`runtime_memory_reservation`",
     "U": "`unroll`",
+    "T": "`translate_nki_ast_to_bir`",
     "N": "`inline_nki_kernel`",
+    "B": "`inline_bir_kernel`",
+    "G": "`lower_generic_indirect`",
+    "K": "`coalesce_multichannel_cc_ops`",
+    "C": "`constant_propagate`",
 }
 """Families of rules, by the letter that their names begin with."""
 
@@ -57,13 +62,22 @@ RULES: dict[str, str] = {
     "M8": "allocated locations under the region are a warning; nothing moves",
     "U0": "a pass over all functions, and a step of inlining on copies of kernels",
     "U1": "which loops are unrolled, and in which order their iterations stand",
-    "U2": "bodies of one block; loops without a constant trip count are refused",
+    "U2": "bodies of one block are spliced; loops of run time and with control flow become branches",
     "U3": "instruction `x` becomes `x-0`, `x-1`, ... over its whole nest",
     "U4": "symbolic addresses become offsets, checked for rank, range and 64 bits",
     "U5": "expressions of both versions; what is known only at run time stays",
     "U6": "attributes that are expressions become integers, symbolic immediates plain ones",
     "U7": "which instances the edges between instances join",
     "U8": "`loopnest` and `need_unroll` go",
+    "T1": "every `NKIKLIRKernel` whose `kernel_format` is `bir`; other formats are refused",
+    "T2": "kernel files lie in the artefact directory or the module's own folder; nothing leads out of these",
+    "T3": "a file is read once in a run; one that cannot be read fails the modules that name it",
+    "T4": "the function of the module's core; without a core only where there is but one",
+    "T5": "what comes into the module, under which names, in the spelling of the module's version",
+    "T6": "the instruction becomes a call-site where it stands",
+    "T7": "what the argument maps name, and what happens when it is not there",
+    "T8": "scratchpads of allocated kernels: which, how large, where",
+    "T9": "files of constants are named from the module's folder",
     "N1": "which call-sites are taken; cycles of kernels fail the module",
     "N2": "the gate: call-sites whose allocation status is not the pass's are left for later",
     "N3": "a kernel is unrolled once, on a copy, however many call-sites it has",
@@ -84,14 +98,29 @@ RULES: dict[str, str] = {
     "N18": "nothing else changes",
     "N19": "a warning for an output that the kernel never writes",
     "N20": "several call-sites in one block split it one after the other",
+    "G1": "which instructions take the place of an access, in all functions and on copies of kernels",
+    "G2": "what is asked of indices and their tensors",
+    "G3": "the chain computes what the access did; what cannot be computed that way is refused",
+    "G4": "edges and waits go to the first of a chain, those on the access stay with its last",
+    "G5": "names of instructions, and the two locations that a chain computes in",
+    "K1": "which collectives make a run: adjacent ones whose constant channels count up from 0",
+    "K2": "what a run agrees in; a neighbour that does not fit a run that has begun fails the module",
+    "K3": "the first row stays, with the operands, waits and updates of all",
+    "K4": "edges are merged, those inside a run go, edges on members go to the first",
+    "C1": "which locations are constant: the function's own, filled by one Memset before all readers, used by no other",
+    "C2": "copies of constants become Memsets, selections by them copies, operations that they decide Memsets",
+    "C3": "what has no effect and writes nothing that is read goes, and edges over it are bridged",
+    "C4": "again and again until nothing changes; a note with counts; emptied blocks get a NoOp",
+    "C5": "nothing that NaN or infinity could tell is rewritten, unless asked for",
+    "B1": "every call-site of every function, kernel functions included; nothing is unrolled, lowered or folded",
+    "B2": "the factory picks a kernel by name; four steps in order, the last one always; a bad status fails the module",
+    "B3": "unknown names and options, values of a wrong type, shapes that do not fit, base partitions",
+    "B4": "two flags: the pass's position, and whether scratch gets addresses from the scratchpads",
+    "B5": "a body computes what the kernel's definition says, to the tolerance that it states",
 }
 """What each rule says, in short."""
 
-LIMITS: dict[str, str] = {
-    "N3": "in this version the copy is unrolled; generic indirect accesses and constants in it stay as they are",
-    "N17": "in this version the file is left alone",
-    "P2": "in this version never",
-}
+LIMITS: dict[str, str] = {}
 """Where this version falls short of a rule, and what it does instead."""
 
 _FOLDERS = ("rules", "properties", "unit", "faults", "oracle")

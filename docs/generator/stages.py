@@ -43,12 +43,14 @@ STAGES: tuple[Stage, ...] = (
         "three passes run over that module: loops are unrolled, generic indirect accesses lowered, "
         "constants propagated",
         ("N3",),
-        "the scratch batch is unrolled, as the pass `unroll` would do it; the other two passes are left "
-        "out in this version",
-        ("passes.unroll:expand",),
+        "the scratch batch is unrolled, generic indirect accesses are lowered and constants are propagated in it, as "
+        "the passes of these names would do it",
+        ("passes.unroll:expand", "passes.lower_generic_indirect:lower", "passes.constant_propagate:propagate"),
         (
             f"{_RULES}.py::test_n3_the_body_is_unrolled_and_the_shard_id_is_an_option",
             f"{_RULES}_nesting.py::test_n3_u3_inner_bodies_are_unrolled_with_the_loops_around_their_call_site",
+            "rules/test_lower_generic_indirect.py::test_g1_n3_kernels_are_lowered_after_unrolling",
+            "rules/test_constant_propagate_dead_code.py::test_n3_kernels_are_propagated_in_their_copies",
         ),
     ),
     Stage(

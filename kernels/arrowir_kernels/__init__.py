@@ -1,6 +1,7 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.edges import mark_ends, mark_rows
+from arrowir_kernels.edges import mark_ends, mark_rows, reach_over
+from arrowir_kernels.flow import peel, trace_blocks
 from arrowir_kernels.names import (
     fill_names,
     free_suffixes,
@@ -25,7 +26,10 @@ __all__ = [
     "measure_names",
     "nest_spans",
     "number_runs",
+    "peel",
     "prefix_hits",
+    "reach_over",
     "repeated_names",
     "shift_runs",
+    "trace_blocks",
 ]

@@ -67,3 +67,66 @@ def mark_ends(
             waits[base[body] + x] = 1
             if 0 <= y < rows[body] and y != x:
                 waited[base[body] + y] = 1
+
+
+@kernel
+def reach_over(
+    first: Rows,
+    on: NDArray[np.int32],
+    gap: Mask,
+    start: Rows,
+    stamp: Rows,
+    node: Rows,
+    at: Rows,
+    found_start: Rows,
+    found_edge: Rows,
+) -> int:
+    """Follow edges over instructions that go, to what is behind them, in the order of the edges.
+
+    Parameters
+    ----------
+    first
+        First edge of each instruction, and their number as last item.
+    on
+        Of each edge what it is on; negative where that is a mere name.
+    gap
+        1 for the instructions that go.
+    start
+        Edges on such instructions: where to begin.
+    stamp
+        Zeros, one for each instruction.
+    node, at
+        Room for as many items as there are instructions that go.
+    found_start, found_edge
+        Set to the number of the beginning, and to the last edge, of each way; each instruction is passed once from one
+        beginning. Where there is no room nothing is set.
+
+    Returns
+    -------
+    int
+        The number of ways.
+    """
+    count = 0
+    for i in range(len(start)):
+        top = 0
+        node[0] = on[start[i]]
+        at[0] = first[node[0]]
+        stamp[node[0]] = i + 1
+        while top >= 0:
+            edge = at[top]
+            if edge == first[node[top] + 1]:
+                top -= 1
+                continue
+            at[top] = edge + 1
+            target = on[edge]
+            if target < 0 or gap[target] == 0:
+                if count < len(found_edge):
+                    found_start[count] = i
+                    found_edge[count] = edge
+                count += 1
+            elif stamp[target] != i + 1:
+                stamp[target] = i + 1
+                top += 1
+                node[top] = target
+                at[top] = first[target]
+    return count

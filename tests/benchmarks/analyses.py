@@ -1,8 +1,9 @@
 """Rows about analyses: what two batches differ in."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.inputs import body, sites
+from tests.benchmarks.inputs import anew, body, sites
 from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
 if TYPE_CHECKING:
@@ -54,7 +55,60 @@ def _rows(inputs: Inputs) -> Case:
     return Case(lambda found: found.rows, count, "instructions", fresh=lambda: air.diff(before, after), check=check)
 
 
+def _million(inputs: Inputs) -> Case:
+    """Verify a module as it comes out of inlining; every run gets a batch that knows nothing yet."""
+    _, after, count = _inlined(inputs)
+    return _verify(after, count)
+
+
+def _small(inputs: Inputs) -> Case:
+    """Verify many small modules in one sweep."""
+    import arrowir as air
+
+    ir = air.read_parquet(inputs.path("modules_1000"))
+    after = air.passes.inline_nki_kernel(ir).ir
+    return _verify(after, after.count("instructions"))
+
+
+def _verify(ir: "IR", count: int) -> Case:
+    import arrowir as air
+
+    def check(found: "pl.DataFrame") -> None:
+        assert found.filter(severity="error").is_empty(), found
+
+    return Case(air.verify, count, "instructions", fresh=partial(anew, ir), check=check)
+
+
+def _footprints(inputs: Inputs) -> Case:
+    import arrowir as air
+
+    _, after, _ = _inlined(inputs)
+
+    def check(found: "pl.DataFrame") -> None:
+        assert len(found) == after.count("operands")
+        assert not found["undecided"].any()
+
+    return Case(air.footprints, after.count("operands"), "operands", fresh=partial(anew, after), check=check)
+
+
+def _overlaps(inputs: Inputs) -> Case:
+    import arrowir as air
+
+    _, after, _ = _inlined(inputs)
+    return Case(air.overlaps, after.count("locations"), "locations", fresh=partial(anew, after))
+
+
 ROWS = (
+    Row("verify_inlined", "verify: 200,000 instructions of one module", _million, needs=("sites_1000",), seconds=4),
+    Row(
+        "verify_modules",
+        "verify: 200,000 instructions of 1,000 modules",
+        _small,
+        needs=("modules_1000",),
+        peers=(Peer("verify_inlined"),),
+    ),
+    Row("footprints", "footprints: 600,000 operands, with intervals", _footprints, needs=("sites_1000",)),
+    Row("overlaps", "overlaps: 41,000 locations, with live ranges", _overlaps, needs=("sites_1000",), seconds=1),
     Row("diff_inlined", "diff: before and after inlining 1,000 x 200", _diff, needs=("sites_1000",), seconds=5),
     Row(
         "diff_same",

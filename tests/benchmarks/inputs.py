@@ -107,6 +107,24 @@ def _modules(inputs: Inputs, path: Path) -> None:
     one.select(modules=[0] * sites(inputs, 1000)).write_parquet(path)
 
 
+TILES = 66
+"""Tiles of the body of a library kernel, of three instructions each."""
+
+
+def tiles(inputs: Inputs) -> int:
+    """Return the number of tiles of a library kernel's body."""
+    return inputs.size(TILES, 6)
+
+
+def _library(inputs: Inputs, path: Path) -> None:
+    """Write call-sites of a library kernel that all ask for the same."""
+    import arrowir as air
+    from arrowir.testing.library_modules import equal_sites
+
+    document = equal_sites(sites(inputs, 1000), tiles(inputs))
+    air.read_json(_encode(document), name="library").write_parquet(path)
+
+
 def _document(inputs: Inputs, path: Path) -> None:
     from arrowir.testing.workloads import kernel
 
@@ -195,10 +213,167 @@ def matmul_nest(rows: int, columns: int, depth: int) -> Json:
     return bir.module([bir.function("sg0000", sets, [bir.block("Block1", [nest])])])
 
 
+def runtime_loops(inputs: Inputs) -> int:
+    """Return how many loops are counted at run time."""
+    return inputs.size(20_000, 20)
+
+
+TRIPS = 8
+"""Trips of the loop that is inside of each of them."""
+
+
+def _runtime_loops(inputs: Inputs, path: Path) -> None:
+    """Write a function of loops that a register counts, each with a loop of constant bounds inside."""
+    from arrowir.testing import bir
+    from arrowir.testing.expressions import affine, loop, symbolic
+
+    sets = [bir.tensor("t", "SB", (128, 64), "float32"), bir.register("count")]
+    rows: list[Json] = []
+    for k in range(runtime_loops(inputs)):
+        outer, inner = f"e{k}", f"j{k}"
+        at, pattern = affine({outer: 1}), [[64, 1], [1, 4]]
+        ins, outs = (symbolic("t_set", [at, affine({inner: 4}, n)], pattern, "float32") for n in (1, 0))
+        copy = bir.instruction(f"I-{k}", "TensorCopy", "DVE", [ins], [outs], edges=[])
+        axis = {"lb": 0, "name": outer, "stride": 1, "ub": {"kind": "IntRuntimeValueKind", "regref": "count"}}
+        counted = bir.instruction(
+            f"L-{k}",
+            "DynamicForLoop",
+            "Unassigned",
+            [],
+            [],
+            edges=[],
+            keys={"DynamicForLoopAxis": axis, "blocks": [bir.block("block0", [loop(inner, 0, TRIPS, 1, [copy])])]},
+        )
+        rows.append(counted)
+    path.write_bytes(_encode(bir.module([bir.function("sg0000", sets, [bir.block("Block1", rows)])])))
+
+
+CHANNELS = 8
+"""Channels of a collective."""
+
+
+def collective_runs(inputs: Inputs) -> int:
+    """Return how many collectives there are, each of several channels."""
+    return inputs.size(12_500, 20)
+
+
+def _collectives(inputs: Inputs, path: Path) -> None:
+    """Write a module of collectives of adjacent channels, as unrolling leaves them."""
+    import arrowir as air
+    from arrowir.testing import bir
+    from arrowir.testing.expressions import loop
+
+    sets = [bir.tensor(name, "DRAM", (128, 64 * CHANNELS), "float32") for name in ("x", "y")]
+    rows = [
+        bir.instruction(
+            f"C-{channel}",
+            "CollectiveCompute",
+            "Pool",
+            [bir.access("x", [[64 * CHANNELS, 128], [1, 64]], "float32", offset=64 * channel)],
+            [bir.access("y", [[64 * CHANNELS, 128], [1, 64]], "float32", offset=64 * channel)],
+            edges=[[f"C-{channel - 1}", "Ordered"]] if channel else [],
+            keys={"kind": "PermuteImplicit", "cc_channel": channel, "replica_groups": [[0, 1]]},
+        )
+        for channel in range(CHANNELS)
+    ]
+    nest = loop("i", 0, collective_runs(inputs), 1, rows, name="loop_i")
+    document = bir.module([bir.function("sg0000", sets, [bir.block("Block1", [nest])])])
+    air.passes.unroll(air.read_json(_encode(document), name="collectives")).ir.write_parquet(path)
+
+
+def constant_groups(inputs: Inputs) -> int:
+    """Return how many constants a module has, each with a copy of it, its use, and an instruction that is dead."""
+    return inputs.size(1000, 20)
+
+
+def _constants(inputs: Inputs, path: Path) -> None:
+    """Write modules in which half of the instructions are for nothing; they are alike."""
+    import arrowir as air
+    from arrowir.testing import bir
+
+    kinds = {"x": "ExternalInput", "y": "ExternalOutput"}
+    sets = [bir.tensor(name, "DRAM", (128, 64), "float32", kind=kind) for name, kind in kinds.items()]
+    rows: list[Json] = []
+
+    def add(name: str, opcode: str, ins: list[str], out: str, after: list[str], **keys: Json | str | int) -> None:
+        reads, writes = ([bir.access(n, [[64, 128], [1, 64]], "float32") for n in names] for names in (ins, [out]))
+        edges = [[on, "Flow"] for on in after]
+        rows.append(bir.instruction(name, opcode, "DVE", reads, writes, edges=edges, keys=keys))
+
+    for k in range(constant_groups(inputs)):
+        fill, copied, dead = (f"{name}{k}" for name in "cde")
+        sets += [bir.tensor(name, "SB", (128, 64), "float32") for name in (fill, copied, dead)]
+        add(f"F-{k}", "Memset", [], fill, [], mode="Const", constant=k % 16)
+        add(f"T-{k}", "TensorCopy", [fill], copied, [f"F-{k}", *([f"E-{k - 1}"] if k else [])])
+        add(f"D-{k}", "TensorCopy", ["x"], dead, [f"T-{k}"])
+        add(f"E-{k}", "TensorTensor", [copied, "x"], "y", [f"D-{k}"], op="add")
+    document = bir.module([bir.function("sg0000", sets, [bir.block("Block1", rows)])])
+    one = air.read_json(_encode(document), name="constants")
+    one.select(modules=[0] * inputs.size(25, 2)).write_parquet(path)
+
+
+def gathers(inputs: Inputs) -> int:
+    """Return how many generic indirect loads there are."""
+    return inputs.size(50_000, 20)
+
+
+def _gathers(inputs: Inputs, path: Path) -> None:
+    """Write a module of loads by index whose addresses are symbolic, each with a constant of its own."""
+    import arrowir as air
+    from arrowir.testing import bir
+    from arrowir.testing.expressions import loop
+
+    count = gathers(inputs)
+    sets = [
+        bir.tensor("table", "DRAM", (64 * count, 64), "float32", kind="ExternalInput"),
+        bir.tensor("rows", "SB", (128, 64), "float32"),
+        bir.tensor("index", "SB", (128, 1), "int32"),
+    ]
+    index, axis = {"arg_id": 1, "kind": "IndirectArgId"}, {"axis": "i", "kind": "AffIVKind"}
+    terms = [{"coeff": 1, "idx": index}, {"coeff": 64, "idx": axis}]
+    addresses = [{"c": 0, "kind": "AffExprKind", "terms": terms}, {"c": 0, "kind": "AffExprKind", "terms": []}]
+    table = {"addrs": addresses, "ap": [[64, 128], [1, 64]], "dtype": "float32", "kind": "symbolic_ap"}
+    load = bir.instruction(
+        "G-0",
+        "GenericIndirectLoad",
+        "Pool",
+        [table | {"memsetref": "table_set"}, bir.access("index", [[1, 128], [1, 1]], "int32")],
+        [bir.access("rows", [[64, 128], [1, 64]], "float32")],
+        loop_carried_dependencies=[["G-0", "Output"]],
+        keys={"indirect_dims": ["W"]},
+    )
+    nest = loop("i", 0, count, 1, [load], name="loop_i")
+    document = bir.module([bir.function("sg0000", sets, [bir.block("Block1", [nest])])])
+    air.passes.unroll(air.read_json(_encode(document), name="gathers")).ir.write_parquet(path)
+
+
 def _dataset(inputs: Inputs, path: Path) -> None:
     import arrowir as air
 
     air.read_json(inputs.path("document.json")).write_parquet(path)
+
+
+def _prefill(inputs: Inputs, path: Path) -> None:
+    import arrowir as air
+    from arrowir.testing import workloads
+
+    document = workloads.module("prefill", layers=inputs.size(32, 1), scale=inputs.size(100, 5) / 100)
+    air.read_json(_encode(document), name="prefill_32").write_parquet(path)
+
+
+SEEDS = 10
+"""Different modules among many."""
+
+
+def _many(inputs: Inputs, path: Path) -> None:
+    """Write a batch of modules of 3 MB of JSON each, a few different ones again and again."""
+    import arrowir as air
+    from arrowir.testing import workloads
+
+    seeds, scale = inputs.size(SEEDS, 2), inputs.size(25, 5) / 100
+    some = [_encode(workloads.module("prefill", layers=1, scale=scale, seed=seed)) for seed in range(seeds)]
+    batch = air.concat([air.read_json(document, name=f"prefill_{seed}") for seed, document in enumerate(some)])
+    batch.select([number % seeds for number in range(inputs.size(300, 4))]).write_parquet(path)
 
 
 MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
@@ -210,9 +385,16 @@ MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_nested": _nested,
     "sites_blocks": _blocks,
     "modules_1000": _modules,
+    "library_1000": _library,
     "document.json": _document,
     "document": _dataset,
     "nest.json": _nest,
+    "runtime_loops.json": _runtime_loops,
+    "collectives": _collectives,
+    "gathers": _gathers,
+    "constants": _constants,
+    "prefill_32": _prefill,
+    "modules_300": _many,
 }
 """The inputs by name, which is that of the file or folder. One that needs another comes after it."""
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-MODULES = ("inlining", "files", "passes", "analyses", "commands")
+MODULES = ("inlining", "files", "passes", "pipelines", "analyses", "commands")
 """Modules of this package that hold rows, in the order of the report."""
 
 

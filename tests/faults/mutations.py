@@ -25,6 +25,8 @@ Change = Callable[..., Any]
 
 INLINING = "arrowir.passes.inlining"
 UNROLLING = "arrowir.passes.unrolling"
+CONSTANTS = "arrowir.passes.constants"
+PROPAGATION = "arrowir.passes.constant_propagate"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Mutation:
     """One fault."""
 
     name: str
-    of: Literal["inline_nki_kernel", "unroll", "runtime_memory_reservation"]
+    of: Literal["inline_nki_kernel", "unroll", "runtime_memory_reservation", "constant_propagate"]
     rule: str
     fault: str
     """What the pass does wrong, in words."""
@@ -434,6 +436,42 @@ def _unroll(name: str, rule: str, fault: str, *patches: Any, caught: Catcher = "
     return Mutation(name, "unroll", rule, fault, patches, caught)
 
 
+# -- constants ----------------------------------------------------------------------------------------------------
+
+
+def _turned(found: Array, *_: Any) -> Array:
+    return ~found
+
+
+def _zeros(state: Any, instructions: Array, bits: Array) -> tuple[Any, ...]:
+    return state, instructions, np.zeros_like(bits)
+
+
+def _first_operand(state: Any, instructions: Array, _: Array) -> tuple[Any, ...]:
+    return state, instructions, state.code.first[instructions]
+
+
+def _unread(propagation: Any) -> tuple[Any, ...]:
+    propagation.state.readers[:] = 0
+    return (propagation,)
+
+
+def _all_pure(found: Array, *_: Any) -> Array:
+    return np.ones_like(found)
+
+
+def _none_bridged(edges: Any, *_: Any) -> Any:
+    return edges.pick(np.flatnonzero(edges.row >= 0))
+
+
+def _none_go(*_: Any) -> frozenset[str]:
+    return frozenset()
+
+
+def _propagate(name: str, rule: str, fault: str, *patches: Any, caught: Catcher = "execution") -> Mutation:
+    return Mutation(name, "constant_propagate", rule, fault, patches, caught)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     _inline("actuals_swapped", "N4", "two parameters of one size are bound to each other's actual",
             (INLINE, "bind", _actuals_swapped)),
@@ -496,6 +534,20 @@ MUTATIONS: tuple[Mutation, ...] = (
             (f"{UNROLLING}.tables:UnrolledTables", "_children", _to_the_next_block)),
     _unroll("names_kept", "U3", "all copies of an instruction keep its name",
             (f"{UNROLLING}.tables:UnrolledTables", "_names", _names_kept), caught="oracle"),
+    _propagate("select_turned", "C2", "a Select by 1 becomes a copy of what it does not choose, one by 0 too",
+               (PROPAGATION, "is_one", _turned), (PROPAGATION, "is_zero", _turned)),
+    _propagate("filled_with_zeros", "C2", "every Memset that a copy becomes is one of zeros",
+               (f"{CONSTANTS}.state:State", "fill", Given(_zeros))),
+    _propagate("predicate_copied", "C2", "a Select becomes a copy of its predicate",
+               (f"{CONSTANTS}.state:State", "copy", Given(_first_operand))),
+    _propagate("removed_though_read", "C3", "what is read goes like what is not",
+               (f"{PROPAGATION}:Propagation", "_sweep", Given(_unread))),
+    _propagate("effects_ignored", "C3", "what has an effect beside its outputs goes too",
+               (f"{CONSTANTS}.effects:Effects", "none", _all_pure), caught="oracle"),
+    _propagate("bridges_lost", "C3", "edges over what is removed are lost",
+               (f"{CONSTANTS}.bridging", "bridge", _none_bridged), caught="oracle"),
+    _propagate("keys_left", "C2", "the keys of the old opcode stay",
+               (f"{CONSTANTS}.tables", "keys_that_go", _none_go), caught="oracle"),
     Mutation("not_moved", "runtime_memory_reservation", "M5",
              "operands of later modules of a batch are not moved behind the new location",
              (("arrowir.passes.runtime_memory_reservation:RuntimeMemoryReservation", "apply", _not_moved),)),

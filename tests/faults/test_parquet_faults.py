@@ -20,7 +20,7 @@ from arrowir.formats.dataset import MANIFEST, TABLES
 from tests import tables
 
 ROOT = Path(__file__).parents[2]
-ROWS = tables.random_rows(4, modules=2, size=2)
+ROWS = tables.random_rows(7, modules=2, size=2)
 CONTENTS = tables.contents(tables.build(ROWS))
 OTHER = tables.random_rows(5, modules=1)
 
@@ -296,7 +296,7 @@ def test_rows_that_are_not_grouped_by_their_parent_are_named(folder: Path) -> No
         return table.set_column(table.column_names.index("function_id"), "function_id", pa.array(parents, pa.int32()))
 
     for table in ("sets", "blocks"):
-        parquet.write_parquet(tables.build(tables.random_rows(8, modules=2)), folder)
+        parquet.write_parquet(tables.build(tables.random_rows(12, modules=2)), folder)
         rewrite(folder, table, turn)
         with pytest.raises(
             SchemaError, match=f"table `{table}`, column `function_id`: rows must be grouped by it, in order"

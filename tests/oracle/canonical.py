@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.oracle.constants import propagate_copy
 from tests.oracle.graph import (
     OPERAND_LISTS,
     Block,
@@ -20,6 +21,7 @@ from tests.oracle.graph import (
     render,
     walk,
 )
+from tests.oracle.indirect import lower_function
 from tests.oracle.names import OUTPUT_KINDS
 from tests.oracle.outcome import PassFailure
 from tests.oracle.resolve import ARGUMENT_MAPS, BRANCH_KEYS, CALLEE_KEYS, resolve_function
@@ -32,6 +34,8 @@ class Canonical:
 
     function: Function
     twin: dict[Node, Any]
+    is_propagated: bool = False
+    """C4: whether constants changed something, which is a note."""
 
     @property
     def is_split(self) -> bool:
@@ -77,6 +81,8 @@ def canonicalise(
     callee: Function,
     shard_id: int,
     expand_inner_call_sites: Callable[[Function, Function], None],
+    *,
+    assume_finite: bool = False,
 ) -> Canonical:
     """N3: a copy through JSON text, its own call-sites expanded, then the passes on it, in that order.
 
@@ -87,9 +93,9 @@ def canonicalise(
     twin = twins(callee, copy)
     expand_inner_call_sites(callee, copy)
     unroll_function(LoopPlan(copy, shard_id))
-    lower_and_propagate(copy)
+    is_propagated = lower_and_propagate(copy, assume_finite)
     check_resolved(copy)
-    return Canonical(copy, twin)
+    return Canonical(copy, twin, is_propagated)
 
 
 def twins(callee: Function, copy: Function) -> dict[Node, Any]:
@@ -99,8 +105,10 @@ def twins(callee: Function, copy: Function) -> dict[Node, Any]:
     return pairs
 
 
-def lower_and_propagate(copy: Function) -> None:
-    """N3: the one place where `lower_generic_indirect` (G) and `constant_propagate` (C) will run."""
+def lower_and_propagate(copy: Function, assume_finite: bool) -> bool:
+    """N3: the one place where `lower_generic_indirect` (G) runs, and then `constant_propagate` (C)."""
+    lower_function(copy)
+    return propagate_copy(copy, assume_finite)
 
 
 def branch_targets(instruction: Instruction) -> list[Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.edit import edited, sorted_object
+from tests.oracle.graph import Ref, Register
 from tests.oracle.outcome import PassFailure
 
 # The forms whose value is known only when the program runs.
@@ -25,12 +26,15 @@ SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known where an expression stands: the loops' current values and the shard."""
+    """What is known where an expression stands: the loops' current values and the shard.
 
-    axes: dict[str, int] = field(default_factory=dict)
+    The value of a lowered loop's axis is a register (U2).
+    """
+
+    axes: dict[str, int | Register] = field(default_factory=dict)
     shard_id: int = 0
 
-    def inside(self, axis: str, value: int) -> "Scope":
+    def inside(self, axis: str, value: int | Register) -> "Scope":
         """U5: the nearest enclosing loop of a name hides the outer ones."""
         return Scope({**self.axes, axis: value}, self.shard_id)
 
@@ -94,10 +98,13 @@ def fold(expression: Any, scope: Scope) -> Any:
         raise PassFailure("bad_expression", f"`{kind}` lacks its member {missing}") from None
 
 
-def axis_value(axis: str, scope: Scope) -> int:
+def axis_value(axis: str, scope: Scope) -> Any:
     if axis not in scope.axes:
         raise PassFailure("unresolved_name", f"axis `{axis}` is not an enclosing loop's")
-    return exact(scope.axes[axis])
+    value = scope.axes[axis]
+    if isinstance(value, Register):
+        return sorted_object(kind="IntRuntimeValueKind", regref=Ref(value.name, value))
+    return exact(value)
 
 
 def divide(value: int, denominator: int) -> int:
@@ -164,7 +171,13 @@ def fold_child(expression: dict[str, Any], key: str, scope: Scope, value_of: Any
 
 
 def fold_version_1(expression: dict[str, Any], scope: Scope) -> Any:
-    """U5: `terms` by `AxisLabel`, `c`, and an optional `op`; what stays, stays version 1."""
+    """U5: `terms` by `AxisLabel`, `c`, and an optional `op`; what stays, stays version 1.
+
+    An axis of a lowered loop needs version 2, which has registers.
+    """
+    labels = [term.get("AxisLabel") for term in expression["terms"] if isinstance(term, dict)]
+    if expression.get("op") in (None, "Div", "Mod") and any(isinstance(scope.axes.get(a), Register) for a in labels):
+        return fold(newer(expression), scope)
     total = exact(expression.get("c") or 0)
     for term in expression["terms"]:
         if "AxisLabel" not in term or "coef" not in term:
@@ -182,6 +195,19 @@ def fold_version_1(expression: dict[str, Any], scope: Scope) -> Any:
     if not expression["terms"]:
         return expression
     return edited(expression, {"terms": [], "c": total})
+
+
+def newer(expression: dict[str, Any]) -> dict[str, Any]:
+    """What an expression of version 1 is in version 2."""
+    terms = [
+        sorted_object(coeff=term["coef"], idx=sorted_object(kind="AffIVKind", axis=term["AxisLabel"]))
+        for term in expression["terms"]
+    ]
+    total = sorted_object(kind="AffExprKind", terms=terms, c=expression.get("c") or 0)
+    if expression.get("op") is None:
+        return total
+    kind = "FloorDivKind" if expression["op"] == "Div" else "ModuloKind"
+    return sorted_object(kind=kind, numer=total, denom=expression.get("op_param") or 0)
 
 
 def constant_form(value: int, written: Any) -> Any:

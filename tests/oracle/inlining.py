@@ -33,12 +33,13 @@ def run_inline(
     allocated: bool | None = None,
     allocated_key: str = "is_allocated",
     shard_id: int = 0,
+    assume_finite: bool = False,
     max_instructions: int = 25_000_000,
 ) -> Outcome:
     """N1 to N20 on one module."""
     module = load(doc)
     try:
-        inlining = Inlining(module, Gate(allocated, allocated_key), shard_id)
+        inlining = Inlining(module, Gate(allocated, allocated_key), shard_id, assume_finite)
         diagnostics = inlining.run(max_instructions)
     except PassFailure as failure:
         return Outcome("failed", doc, [failure.diagnostic], provenance_of(load(doc)))
@@ -55,10 +56,11 @@ def provenance_of(module: Module) -> list[Provenance]:
 class Inlining:
     """One module on its way."""
 
-    def __init__(self, module: Module, gate: Gate, shard_id: int) -> None:
+    def __init__(self, module: Module, gate: Gate, shard_id: int, assume_finite: bool) -> None:
         self.module = module
         self.gate = gate
         self.shard_id = shard_id
+        self.assume_finite = assume_finite
         self.calls: Calls = find_calls(module, gate)
         self.bodies: dict[Function, Canonical] = {}
 
@@ -71,12 +73,16 @@ class Inlining:
         for site in calls.all_sites:
             check_call_site(site)
         for callee in calls.callees():
-            bodies[callee] = canonicalise(self.module, callee, self.shard_id, self.expand_inner_call_sites)
+            bodies[callee] = canonicalise(
+                self.module, callee, self.shard_id, self.expand_inner_call_sites, assume_finite=self.assume_finite
+            )
         for function in calls.outermost:
             self.check_memory(calls.sites[function])
         diagnostics = list(calls.skipped)
         for callee, body in bodies.items():
             diagnostics += outputs_not_written(callee, body)
+            if body.is_propagated:
+                diagnostics.append(Diagnostic("note", "constants_propagated", "", function=callee.name))
 
         for function in calls.outermost:
             self.expand(function, calls.sites[function])

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from tests.oracle.binding import Site
 from tests.oracle.call_sites import Calls
 from tests.oracle.graph import Block, Function, Instruction, Module, Ref, walk
+from tests.oracle.lowering import loops_around, lowered_loops
 from tests.oracle.names import kernel_functions
 from tests.oracle.outcome import PassFailure
 from tests.oracle.resolve import BRANCH_KEYS, CALLEE_KEYS
-from tests.oracle.unrolling import loop_range, trip_count
+from tests.oracle.unrolling import known_trips, loop_range, trip_count
 
 
 def trips_of(instruction: Instruction, shard_id: int) -> range | None:
@@ -108,18 +109,30 @@ class Sizes:
         self.sites = calls.by_instruction
         self.shard_id = shard_id
         self.bodies: dict[Function, BodySize] = {}
+        self.lowered: set[Instruction] = set()
         for callee in calls.callees():
             self.bodies[callee] = self.body_size(callee)
 
     def body_size(self, callee: Function) -> BodySize:
+        self.lowered |= self.lowered_in(callee)
         runs = [self.run_of(block, unrolled=True) for block in callee.blocks]
         rows = sum(run.rows for run in runs)
         is_split = len(runs) > 1 or self.has_split(callee) or self.branches_to_entry(callee)
+        is_split = is_split or any(each in self.lowered for each in surviving(callee.blocks, self.shard_id))
         if not runs or is_split:
             return BodySize(rows, is_split, rows)
         [run] = runs
         returns_early = run.returns > 1 or (run.returns == 1 and not run.ends_in_return)
         return BodySize(rows, returns_early, rows - (run.ends_in_return and not returns_early))
+
+    def lowered_in(self, callee: Function) -> set[Instruction]:
+        """U2: the loops of the callee that become branches; what these get beside their bodies is left out."""
+        found = lowered_loops(callee, known_trips(callee.blocks, self.shard_id))
+        for instruction in surviving(callee.blocks, self.shard_id):
+            site = self.sites.get(instruction)
+            if site is not None and self.bodies[site.callee].is_split:
+                found |= set(loops_around(instruction))
+        return found
 
     def has_split(self, callee: Function) -> bool:
         """Whether expanding the callee's own call-sites gives it several blocks."""
@@ -139,7 +152,7 @@ class Sizes:
         run = Run()
         for instruction in block.instructions:
             site = self.sites.get(instruction)
-            trips = trips_of(instruction, self.shard_id) if unrolled else None
+            trips = trips_of(instruction, self.shard_id) if unrolled and instruction not in self.lowered else None
             if site is not None:
                 run.add(Run(self.bodies[site.callee].in_place))
                 continue

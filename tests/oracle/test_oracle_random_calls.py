@@ -100,9 +100,9 @@ def test_n13_n20_what_is_executed_stays_the_same() -> None:
     seen: Counter[str] = Counter()
     for seed, doc, outcome in outcomes():
         seen[outcome.status] += 1
-        if outcome.status == "failed":
-            [found] = outcome.diagnostics
-            assert found.code == "loop_with_control_flow"
+        assert outcome.status != "failed"
+        if has_lowered_loops(outcome):  # its branches do not fall by chance: the simulator executes such modules
+            seen["lowered"] += 1
             continue
         # Functions of `nki_functions` come after; their records are not needed.
         sources = {
@@ -119,8 +119,7 @@ def test_n13_n20_what_is_executed_stays_the_same() -> None:
                 wanted, found = wanted[:shorter], found[:shorter]
             assert found == wanted, f"seed {seed}, conditions {conditions}"
             seen["compared"] += len(wanted)
-    assert seen["changed"] > len(SEEDS) // 2
-    assert seen["failed"] > 5
+    assert seen["lowered"] > 5
     assert seen["compared"] > 10_000
 
 
@@ -175,7 +174,7 @@ def test_n3_o6_nesting_is_repeated_application() -> None:
         kept = outcome.doc["nki_functions"]["functions"]
         expanded = [bodies[name] for name in reached(doc)]
         after = [row for each in [*outcome.doc["functions"], *kept, *expanded] for row in rows_in(each)]
-        if any(row["name"].endswith("_noop") for row in after):
+        if any(row["name"].endswith("_noop") for row in after) or has_lowered_loops(outcome):
             continue
         rows = sum(not is_new(row) for row in after)
         assert inlined(doc, max_instructions=rows).status == "changed"
@@ -184,6 +183,10 @@ def test_n3_o6_nesting_is_repeated_application() -> None:
         counted += 1
     assert compared > len(SEEDS) // 2
     assert counted > len(SEEDS) // 10, counted
+
+
+def has_lowered_loops(outcome: Outcome) -> bool:
+    return any("_LoopEntry_" in row["name"] for each in outcome.doc["functions"] for row in rows_in(each))
 
 
 def reached(doc: Obj) -> set[str]:

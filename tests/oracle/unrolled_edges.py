@@ -23,6 +23,8 @@ class Instance:
     node: Instruction
     edges: Lists = field(default_factory=dict)
     renamed: dict[str, Any] = field(default_factory=dict)
+    break_out: Any = None
+    """Of a `Break` the lowered loop that it leaves."""
 
 
 @dataclass(eq=False)
@@ -43,20 +45,15 @@ class Edge:
 class UnrolledEdges:
     """Finds for every instance the instances that it depends on."""
 
-    def __init__(
-        self,
-        trips: dict[Instruction, range],
-        loops_of: dict[Instruction, tuple[Instruction, ...]],
-        is_empty: Callable[[Instruction], bool],
-        instances: list[Instance],
-        shard_id: int,
-    ) -> None:
-        self.trips = trips
-        self.loops_of = loops_of
-        self.is_empty = is_empty
+    def __init__(self, plan: Any, instances: list[Instance]) -> None:
+        self.trips: dict[Instruction, range] = plan.trips
+        self.loops_of: dict[Instruction, tuple[Instruction, ...]] = plan.loops_of
+        self.is_empty: Callable[[Instruction], bool] = plan.is_empty
+        self.lowered: dict[Instruction, Any] = plan.lowered
+        self.order = {each: place for place, each in enumerate(plan.function.instructions())}
         self.instances = instances
-        self.shard_id = shard_id
-        self.lists = {each: join_over_gaps(lists_of(each), self.gap_lists) for each in loops_of}
+        self.shard_id: int = plan.shard_id
+        self.lists = {each: join_over_gaps(lists_of(each), self.gap_lists) for each in self.loops_of}
         self.at = {(instance.source, instance.index): instance for instance in instances}
         self.ends: dict[tuple[Instruction, Index], tuple[list[Instance], list[Instance]]] = {}
 
@@ -124,7 +121,7 @@ class UnrolledEdges:
             target_index, result = self.plain_index(on, common, index), entry
         elif written == "unroll_dependencies":
             target_index = self.unroll_index(source, index, on, entry)
-        elif common == 0:
+        elif common == 0 or self.loops_of[source][common - 1] in self.lowered:
             # No loop to count iterations of: the edge stays loop-carried.
             relation, target_index, result = written, self.plain_index(on, 0, index), entry
         else:
@@ -170,9 +167,16 @@ class UnrolledEdges:
                 f"the edge on `{on.name}` has {len(expressions)} indices for {len(loops)} loops",
                 instruction=source.name,
             )
+        if any(loop in self.lowered for loop in loops) and self.order[on] >= self.order[source]:
+            raise PassFailure(
+                "dynamic_loop", f"which iteration of `{on.name}` is meant is not known", instruction=source.name
+            )
         scope = self.scope_of(source, index)
         found = []
         for expression, loop in zip(expressions, loops, strict=True):
+            if loop in self.lowered:
+                found.append(0)
+                continue
             value = evaluate(expression, scope, "runtime_address")
             if value not in self.trips[loop]:
                 return None
@@ -182,7 +186,11 @@ class UnrolledEdges:
     def scope_of(self, source: Instruction, index: Index) -> Scope:
         scope = Scope(shard_id=self.shard_id)
         for loop, number in zip(self.loops_of[source], index, strict=True):
-            scope = scope.inside((loop.obj.get("LoopAxis") or {}).get("name"), self.trips[loop][number])
+            axis = (loop.obj.get("LoopAxis") or loop.obj.get("DynamicForLoopAxis") or {}).get("name")
+            if loop not in self.lowered:
+                scope = scope.inside(axis, self.trips[loop][number])
+            elif axis is not None:
+                scope = scope.inside(axis, self.lowered[loop].register("LoopAxis"))
         return scope
 
     def targets(self, edge: Edge) -> list[Instance]:

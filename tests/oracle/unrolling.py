@@ -1,13 +1,14 @@
 """Unrolling of loops, and symbolic operands made physical (rules U0 to U8)."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.oracle.arch import itemsize_of
-from tests.oracle.edit import edge_changes, edited, give_fresh_names, taken_names
+from tests.oracle.edit import edge_changes, edited, give_fresh_names, sorted_object, taken_names
 from tests.oracle.expressions import (
+    RUNTIME_KINDS,
     Scope,
     evaluate,
     exact,
@@ -31,6 +32,7 @@ from tests.oracle.graph import (
     refs_in,
     walk,
 )
+from tests.oracle.lowering import Lowered, Mark, check_count, cut, lowered_loops, parts_of, to_branch
 from tests.oracle.outcome import Outcome, PassFailure, same_document
 from tests.oracle.resolve import load
 from tests.oracle.unrolled_edges import Instance, UnrolledEdges
@@ -92,37 +94,53 @@ class LoopPlan:
     shard_id: int = 0
     trips: dict[Instruction, range] = field(default_factory=dict)
     loops_of: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
+    lowered: dict[Instruction, Lowered] = field(default_factory=dict)
+    """U2: the loops that become branches; as far as instances go they run once."""
 
     def __post_init__(self) -> None:
+        self.counts = known_trips(self.function.blocks, self.shard_id)
+        self.branching = lowered_loops(self.function, self.counts)
         for block in self.function.blocks:
-            self.look_at(block, ())
+            self.look_at(block, (), block.name, Scope(shard_id=self.shard_id))
 
     @property
     def rows(self) -> int:
         return sum(self.size(block) for block in self.function.blocks)
 
-    def look_at(self, block: Block, enclosing: tuple[Instruction, ...]) -> None:
+    def look_at(self, block: Block, enclosing: tuple[Instruction, ...], top: str, scope: Scope) -> None:
         for instruction in block.instructions:
             self.loops_of[instruction] = enclosing
+            inner = scope
             with located(self.function, instruction):
                 if instruction.obj.get("predicates"):
                     raise PassFailure("predicated_instruction", "an instruction with predicates cannot be unrolled")
-                if instruction.opcode in STRUCTURED and instruction.opcode != "Loop":
-                    raise PassFailure("dynamic_loop", f"`{instruction.opcode}` has no trip count to unroll by")
-                if instruction.opcode != "Loop":
+                if instruction.opcode not in STRUCTURED:
                     continue
-                self.trips[instruction] = loop_range(instruction, self.shard_id)
-                if not self.trips[instruction]:
-                    continue
-                check_body(instruction)
+                if instruction.opcode == "Loop":
+                    self.trips[instruction] = loop_range(instruction, self.shard_id)
+                    if not self.trips[instruction]:
+                        continue
+                if instruction in self.branching:
+                    inner = self.lower(instruction, top, scope)
             for body in instruction.blocks:
-                self.look_at(body, (*enclosing, instruction))
+                self.look_at(body, (*enclosing, instruction), top, inner)
+
+    def lower(self, loop: Instruction, top: str, scope: Scope) -> Scope:
+        """U2: what becomes of a loop that becomes branches; return what is known inside."""
+        lowered = Lowered(loop, top, len(self.lowered) + 1)
+        if loop.opcode == "Loop":
+            check_count(self.trips[loop])
+        lowered.parts = parts_of(lowered, self.counts[loop], scope)
+        self.lowered[loop] = lowered
+        self.trips[loop] = range(1)
+        axis = axis_of(loop)
+        return scope if axis is None else scope.inside(axis, lowered.register("LoopAxis"))
 
     def size(self, block: Block) -> int:
-        """O6: the rows that a block has when it is flat."""
+        """O6: the rows that a block has when it is flat; what lowered loops get beside is little."""
         rows = 0
         for instruction in block.instructions:
-            if instruction.opcode == "Loop":
+            if instruction in self.trips:
                 rows += trip_count(self.trips[instruction]) * self.body_size(instruction)
             else:
                 rows += 1
@@ -134,6 +152,26 @@ class LoopPlan:
     def is_empty(self, loop: Instruction) -> bool:
         """U7: nothing comes of the loop, for want of trips or of a body."""
         return self.body_size(loop) == 0
+
+    def is_repeated(self, instruction: Instruction) -> bool:
+        """Whether some loop around is unrolled."""
+        return any(loop not in self.lowered for loop in self.loops_of[instruction])
+
+
+def known_trips(blocks: list[Block], shard_id: int) -> dict[Instruction, range | None]:
+    """The trips of all loops whose bounds are right; None for loops of run time."""
+    known: dict[Instruction, range | None] = {}
+    for instruction in walk(blocks):
+        if instruction.opcode == "Loop":
+            with suppress(PassFailure):
+                known[instruction] = loop_range(instruction, shard_id)
+        elif instruction.opcode in STRUCTURED:
+            known[instruction] = None
+    return known
+
+
+def axis_of(loop: Instruction) -> Any:
+    return (loop.obj.get("LoopAxis") or loop.obj.get("DynamicForLoopAxis") or {}).get("name")
 
 
 @contextmanager
@@ -179,54 +217,77 @@ def terms_of(expression: dict[str, Any]) -> list[Any]:
     return [term for term in terms if isinstance(term, dict)] if isinstance(terms, list) else []
 
 
-def check_body(loop: Instruction) -> None:
-    """U2: one block, no `Break` in it, no branch to it."""
-    if len(loop.blocks) > 1:
-        raise PassFailure("loop_with_control_flow", f"the loop's body has {len(loop.blocks)} blocks; it must have one")
-    for body in loop.blocks:
-        for instruction in walk([body]):
-            if instruction.opcode == "Break":
-                raise PassFailure("loop_with_control_flow", "the loop's body has a `Break`")
-            targets = [instruction.obj.get(key) for key in ("target", "on_true", "on_false")]
-            if any(isinstance(target, Ref) and target.target is body for target in targets):
-                raise PassFailure("loop_with_control_flow", "the loop's body branches to its own block")
-
-
 def unroll_function(plan: LoopPlan) -> None:
     """U1 to U8 on one function whose loops have been looked at."""
     function = plan.function
     taken = taken_names(function)
-    instances: list[Instance] = []
-    in_block: list[tuple[Block, list[Instance]]] = []
-    for block in function.blocks:
-        made = instances_of(plan, block, (), (), Scope(shard_id=plan.shard_id))
-        instances += made
-        in_block.append((block, made))
-    UnrolledEdges(plan.trips, plan.loops_of, plan.is_empty, instances, plan.shard_id).give()
-    wanted = {}
-    for block, made in in_block:
-        if block.instructions:
-            block.obj["instructions"] = [instance.node for instance in made]
-        for instance in made:
-            finish(instance)
-            instance.node.block = block
-            if instance.index and instance.source.name is not None:
-                wanted[instance.node] = f"{instance.source.name}-{flat_number(plan, instance)}"
+    scope = Scope(shard_id=plan.shard_id)
+    items = [(block, instances_of(plan, block, (), (), scope)) for block in function.blocks]
+    instances = [item for _, made in items for item in made if isinstance(item, Instance)]
+    UnrolledEdges(plan, instances).give()
+    wanted: dict[Any, str] = {}
+    for block, made in items:
+        for item in made:
+            if not isinstance(item, Instance):
+                continue
+            finish(item)
+            item.node.block = block
+            if item.node.opcode == "Break" and plan.loops_of[item.source]:
+                item.break_out = plan.lowered[plan.loops_of[item.source][-1]]
+            if plan.is_repeated(item.source) and item.source.name is not None:
+                wanted[item.node] = f"{item.source.name}-{flat_number(plan, item)}"
+    place_in_blocks(plan, items)
+    for lowered in plan.lowered.values():
+        wanted |= lowered.wanted
     give_fresh_names(function, taken, wanted)
     remove_need_unroll(function)
 
 
+def place_in_blocks(plan: LoopPlan, items: list[tuple[Block, list[Any]]]) -> None:
+    """U2: lowered loops cut blocks; their registers stand behind the function's allocations."""
+    function = plan.function
+    blocks: list[Block] = []
+    for block, made in items:
+        rows = [item.node if isinstance(item, Instance) else item for item in made]
+        if any(isinstance(row, Mark) for row in rows):
+            blocks += cut(block, rows)
+        else:
+            if block.instructions:
+                block.obj["instructions"] = rows
+            blocks.append(block)
+    for _, made in items:
+        for item in made:
+            if isinstance(item, Instance) and item.break_out is not None:
+                to_branch(item.node, item.break_out)
+    if not plan.lowered:
+        return
+    function.obj["blocks"] = blocks
+    registers = [register for lowered in plan.lowered.values() for register in lowered.in_order()]
+    if registers:
+        function.obj = edited(function.obj, {"allocations": [*function.storages, *registers]})
+
+
 def instances_of(
     plan: LoopPlan, block: Block, loops: tuple[Instruction, ...], index: tuple[int, ...], scope: Scope
-) -> list[Instance]:
-    """U1: the flat result, nests row-major."""
-    made: list[Instance] = []
+) -> list[Any]:
+    """U1: the flat result, nests row-major; marks where lowered loops begin and end."""
+    made: list[Any] = []
     for instruction in block.instructions:
-        if instruction.opcode != "Loop":
+        if instruction not in plan.trips:
             with located(plan.function, instruction):
                 made.append(instance_of(instruction, loops, index, scope))
             continue
-        axis = (instruction.obj.get("LoopAxis") or {}).get("name")
+        axis = axis_of(instruction)
+        lowered = plan.lowered.get(instruction)
+        if lowered is not None:
+            inner = scope if axis is None else scope.inside(axis, lowered.register("LoopAxis"))
+            made.append(Mark(lowered, lowered.parts, begins=lowered.body))
+            for body in instruction.blocks:
+                if body is not lowered.body:
+                    made.append(Mark(lowered, lowered.parts, begins=body))
+                made += instances_of(plan, body, (*loops, instruction), (*index, 0), inner)
+            made.append(Mark(lowered, lowered.parts, ends=True))
+            continue
         if plan.is_empty(instruction):
             continue
         for number, value in enumerate(plan.trips[instruction]):
@@ -327,17 +388,36 @@ def physical(operand: dict[str, Any], memory_set: MemorySet | None, addresses: l
     location = memory_set.locations[0]
     itemsize = itemsize_of(operand.get("dtype"))
     offset = 0
+    moving: list[tuple[int, int, Any]] = []
     for dimension, address in enumerate(addresses):
+        stride = stride_of(location, shape, dimension, itemsize)
+        value = fold(address, scope)
+        if not is_integer(value) and not any(holds(address, kind) for kind in (*RUNTIME_KINDS, "CCDivKind")):
+            moving.append((dimension, stride, value))
+            continue
         value = evaluate(address, scope, "runtime_address")
-        offset = exact(offset + exact(value * stride_of(location, shape, dimension, itemsize)))
+        offset = exact(offset + exact(value * stride))
     if not 0 <= offset < location.total_bytes // itemsize:
         raise PassFailure(
             "address_out_of_bounds",
             f"offset {offset} is not inside `{location.name}` of {location.total_bytes // itemsize} elements",
             location=location.name,
         )
-    changes = {"kind": "physical_ap", "memref": Ref(location.name, location), "offset": offset}
+    changes: dict[str, Any] = {"kind": "physical_ap", "memref": Ref(location.name, location), "offset": offset}
+    if moving:
+        changes["dynamic_ap_info"] = dynamic(moving, shape)
     return edited(operand, changes, {"addrs"})
+
+
+def dynamic(moving: list[tuple[int, int, Any]], shape: list[int]) -> dict[str, Any]:
+    """U4: what a register adds to an offset. The letters W, Z, Y, X have numbers from 0; X is the last dimension."""
+    first = moving[0][0]
+    return sorted_object(
+        aff_expr=[sorted_object(coef=stride, offset_expr=value) for _, stride, value in moving],
+        c=0,
+        indirect_dim=0 if first == 0 else max(1, 4 - (len(shape) - first)),
+        indirect_dim_max_index=shape[first],
+    )
 
 
 def stride_of(location: Location, shape: list[int], dimension: int, itemsize: int) -> int:

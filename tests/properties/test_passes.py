@@ -18,6 +18,7 @@ from arrowir.ir import IR
 from arrowir.passes.base import STATUS, Pass, PassResult
 from arrowir.testing.assertions import assert_valid
 from arrowir.testing.checking import difference
+from arrowir.testing.executable import document as executable
 from arrowir.testing.strategies import faulty_inlinable_documents, inlinable_documents, reservable_documents
 from arrowir_kernels import jit
 from tests.oracle import Outcome, Provenance, run_inline, run_reservation
@@ -33,6 +34,7 @@ plain_documents = inlinable_documents()
 # Kernels of several blocks that call each other; mixed with the plain ones, in which less meets less.
 large_documents = inlinable_documents(multi_block=True, nested=True)
 call_documents = st.one_of(plain_documents, large_documents)
+branching_documents = st.integers(0, 2**32).map(lambda seed: executable(seed, lowerable=True))
 faulty_pairs = st.one_of(faulty_inlinable_documents(), faulty_inlinable_documents(multi_block=True, nested=True))
 call_modules = st.one_of(call_documents, faulty_pairs.map(lambda pair: pair[0]))
 modules = st.one_of(call_modules, call_documents, reservable_documents())
@@ -119,6 +121,12 @@ def test_n1_to_n9_faults_are_found_as_the_oracle_finds_them(pair: tuple[Json, st
     check_inlining(document, allocated, 0)
     check_inlining(document, None, 0)
     assert air.passes.inline_nki_kernel(read(document)).status.to_list() == ["failed"]
+
+
+@given(branching_documents, st.integers(0, 3))
+@few
+def test_u2_kernels_with_loops_that_become_branches(document: Json, shard_id: int) -> None:
+    check_inlining(document, None, shard_id)
 
 
 @pytest.mark.slow

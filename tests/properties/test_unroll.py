@@ -13,6 +13,7 @@ from arrowir.ir import IR
 from arrowir.passes.base import STATUS
 from arrowir.passes.unroll import Unroll, expand, needs_unroll, predicted_rows
 from arrowir.testing.assertions import assert_valid
+from arrowir.testing.executable import document as executable
 from arrowir.testing.strategies import faulty_unrollable_documents, inlinable_documents, unrollable_documents
 from tests.oracle import run_unroll
 from tests.properties.nests import nest
@@ -22,7 +23,10 @@ relaxed = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data
 
 # One number each: so many choices, drawn one by one, would be too much for Hypothesis.
 nests = st.integers(0, 2**32).map(lambda seed: nest(Random(seed)))
-anything = st.one_of(unrollable_documents(), nests, faulty_unrollable_documents().map(lambda pair: pair[0]))
+branching = st.integers(0, 2**32).map(lambda seed: executable(seed, lowerable=True))
+loops_of_all_kinds = st.integers(0, 2**32).map(executable)
+faulty = faulty_unrollable_documents().map(lambda pair: pair[0])
+anything = st.one_of(unrollable_documents(), nests, branching, loops_of_all_kinds, faulty)
 
 
 def check_against_the_oracle(document: Any, shard_id: int) -> None:
@@ -49,6 +53,12 @@ def test_sound_documents(document: Any, shard_id: int) -> None:
 @settings(relaxed, max_examples=100)
 @given(nests, st.integers(0, 3))
 def test_dense_nests(document: Any, shard_id: int) -> None:
+    check_against_the_oracle(document, shard_id)
+
+
+@settings(relaxed, max_examples=60)
+@given(st.one_of(branching, loops_of_all_kinds), st.integers(0, 3))
+def test_loops_that_become_branches(document: Any, shard_id: int) -> None:
     check_against_the_oracle(document, shard_id)
 
 

@@ -8,7 +8,7 @@ import arrowir as air
 from arrowir.ir import IR
 from arrowir.passes import inline_nki_kernel as implementation
 from tests.block_bodies import many
-from tests.oracle.builders import access, block, call, function, jump, loop, memory_set, module, op, rows, sb_set
+from tests.oracle.builders import access, axis, block, call, function, jump, loop, memory_set, module, op, rows, sb_set
 from tests.oracle.calls import bare, one_call
 from tests.oracle.nested_calls import bound, nested, scratch
 from tests.single_pass import Json, read, written
@@ -49,7 +49,7 @@ def spoilt() -> dict[str, Json]:
         "unbound_parameter": bound(func_args={}),
         "unresolved_name": nested(call("D", "k2"), inner=function("k2", [], op("J"), gone)),
         "zero_stride": nested(call("D", "k2"), zero),
-        "loop_with_control_flow": nested(loop("L", "i", (0, 2, 1), call("D", "k2")), inner=SPLIT),
+        "dynamic_loop": nested(loop("L", "i", (0, axis("L"), 1), call("D", "k2")), inner=SPLIT),
         "sb_overflow": nested(call("D", "k2"), inner=function("k2", [sb_set("t_set", 229_376, allocated=False)])),
     }
 

@@ -228,7 +228,10 @@ def test_o7_the_passes_of_the_package_log_nothing_unless_asked(
         air.run(ir)
     (call,) = ir.instructions.filter(opcode="NKIKernel")["name"]
     assert f"Found InstNKIKernel: {call}" in [record.getMessage() for record in caplog.records]
-    assert {record.name for record in caplog.records} == {"arrowir.passes.inline_nki_kernel"}
+    assert {record.name for record in caplog.records} == {
+        "arrowir.passes.inline_nki_kernel",
+        "arrowir.passes.inline_bir_kernel",
+    }
 
 
 def test_o8_a_non_fatal_error_leaves_the_module_in_the_pipeline() -> None:
@@ -268,20 +271,32 @@ def test_o9_other_messages_keep_their_places_around_a_defect() -> None:
 def test_p1_the_default_order_is_the_compilers() -> None:
     listed = [(s.order, s.name, dict(s.options)) for s in pipeline.DEFAULT]
     assert listed == [
+        (2, "translate_nki_ast_to_bir", {}),
         (39, "runtime_memory_reservation", {}),
         (41, "inline_nki_kernel", {"allocated": False}),
         (42, "coalesce_multichannel_cc_ops", {}),
-        (48, "inline_bir_kernel", {}),
-        (60, "inline_bir_kernel", {}),
+        (48, "inline_bir_kernel", {"post_coloring": False}),
+        (60, "inline_bir_kernel", {"post_coloring": True}),
         (61, "inline_nki_kernel", {"allocated": True}),
         (62, "coalesce_multichannel_cc_ops", {}),
     ]
-    assert [s.order for s in pipeline.default_steps()] == [39, 41, 61]
+    assert [s.order for s in pipeline.default_steps()] == [2, 39, 41, 42, 60, 61, 62]
+    assert [s.order for s in pipeline.default_steps(enable_bir_kernel=True)] == [2, 39, 41, 42, 48, 61, 62]
 
 
 def test_p1_the_default_run_takes_what_is_there() -> None:
     steps = air.run(batch("a")).steps.select("pass", "order").rows()
-    assert steps == [("runtime_memory_reservation", 39), ("inline_nki_kernel", 41), ("inline_nki_kernel", 61)]
+    assert steps == [(s.name, s.order) for s in pipeline.default_steps() if s.where is None]
+    moved = air.run(batch("a"), enable_bir_kernel=True).steps.select("pass", "order").rows()
+    assert ("inline_bir_kernel", 48) in moved
+    assert ("inline_bir_kernel", 60) not in moved
+
+
+def test_p1_the_place_of_bir_kernels_is_that_of_the_default_pipeline() -> None:
+    with pytest.raises(air.OptionError, match="a pipeline of one's own"):
+        air.run(batch("a"), ["unroll"], enable_bir_kernel=True)
+    with pytest.raises(air.OptionError, match="takes true or false"):
+        air.run(batch("a"), enable_bir_kernel=1)  # type: ignore[call-overload]
 
 
 def double(ir: IR) -> IR:
@@ -309,7 +324,11 @@ def test_p1_steps_can_be_added_dropped_and_replaced() -> None:
     steps = [s for s in air.passes.default_steps() if s.order != 61]
     result = air.run(batch("a"), [*steps, (40, double), (41, "unroll")])
     passes = result.steps["pass"].to_list()
-    assert passes == ["runtime_memory_reservation", "double", "inline_nki_kernel", "unroll"]
+    left = [s.name for s in steps if s.where is None]
+    at = left.index("inline_nki_kernel")
+    assert [name for name in passes if name in ("double", "unroll")] == ["double", "unroll"]
+    assert [name for name in passes if name not in ("double", "unroll")] == left
+    assert passes[at : at + 3] == ["double", "inline_nki_kernel", "unroll"]
 
 
 def test_p1_a_function_gets_the_modules_that_have_not_failed() -> None:
@@ -372,10 +391,6 @@ def test_p1_unknown_pass() -> None:
         air.OptionError, match=r"^Backend pass: inline_nki_kernl is not registered! .*`inline_nki_kernel`"
     ):
         air.run(batch("a"), ["inline_nki_kernl"])
-    with pytest.raises(
-        air.OptionError, match=r"^Backend pass: inline_bir_kernel is not registered! .*does not have it"
-    ):
-        air.run(batch("a"), ["inline_bir_kernel"])
 
 
 def test_p1_wrong_options_are_usage_errors() -> None:
@@ -390,10 +405,9 @@ def test_p1_options_reach_every_step_of_that_name() -> None:
     assert result.ir.instructions["name"][0] == "a-0xx"
 
 
-def test_p2_there_is_no_verifier_yet() -> None:
-    for wanted in ("ends", "each", "often"):
-        with pytest.raises(air.OptionError, match="verif"):
-            air.run(batch("a"), [], verify=wanted)  # type: ignore[arg-type]
+def test_p2_when_the_verifier_runs_is_checked() -> None:
+    with pytest.raises(air.OptionError, match="`verify` takes none, ends or each, got `often`"):
+        air.run(batch("a"), [], verify="often")  # type: ignore[arg-type]
 
 
 def grow(ir: IR) -> IR:

@@ -202,7 +202,10 @@ def test_documents_are_read_and_written(tmp_path: Path) -> None:
         assert worker.once(case)["seconds"] > 0
 
 
-@pytest.mark.parametrize("name", ["reservation_1000", "unroll_million", "inline_distinct", "inline_no_edges"])
+@pytest.mark.parametrize(
+    "name",
+    ["reservation_1000", "library_1000", "unroll_million", "inline_distinct", "inline_no_edges", "constants_100000"],
+)
 def test_passes_do_what_their_rows_say(name: str, tmp_path: Path) -> None:
     given = Inputs(tmp_path, quick=True)
     for need in ROWS[name].needs:

@@ -118,9 +118,11 @@ def test_info_counts_the_five_numbers(command: Command, tmp_path: Path) -> None:
     rows = [line.split() for line in out.splitlines()]
     assert ["m", "NoOp", "106"] in rows
     assert ["m", "SP", "211"] in rows
-    assert [row[:5] for row in rows if row[:2] == ["m", "SBUF"]] == [["m", "SBUF", "528", "528", "allocated"]]
-    assert [row[:5] for row in rows if row[:2] == ["m", "PSUM"]] == [["m", "PSUM", "299", "0", "unallocated"]]
-    assert [row[:5] for row in rows if row[:2] == ["m", "DRAM"]] == [["m", "DRAM", "152", "0", "unallocated"]]
+    # One row in all, and one of the fullest partition with what it may hold.
+    memory = {name: [row[:5] for row in rows if row[:2] == ["m", name]] for name in ("SBUF", "PSUM", "DRAM")}
+    assert memory["SBUF"] == [["m", "SBUF", "528", "528", "allocated"], ["m", "SBUF", "allocated", "212984", "4224"]]
+    assert memory["PSUM"] == [["m", "PSUM", "299", "0", "unallocated"], ["m", "PSUM", "unallocated", "16384", "0"]]
+    assert memory["DRAM"] == [["m", "DRAM", "152", "0", "unallocated"]]
 
 
 def test_info_in_json(command: Command, tmp_path: Path) -> None:
@@ -215,19 +217,40 @@ def test_sql_that_is_refused_is_shown_with_the_mark_below_the_place(command: Com
     assert "\\n" not in err
 
 
+def test_kernels_lists_options_and_defaults(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = command("kernels")
+    assert (code, err) == (0, "")
+    assert any(line.split()[:2] == ["RMSNorm", "Norms"] for line in out.splitlines())
+    assert any(line.split()[:2] == ["RMSNorm", "eps"] and " 1e-06 " in f"{line} " for line in out.splitlines())
+    code, out, _ = command("kernels", "--json")
+    kernels = {k["name"]: k for k in json.loads(out)["kernels"]}
+    assert list(kernels) == air.library.names()
+    option = kernels["Activation"]["options"][0]
+    assert (option["name"], option["type"], option["default"]) == ("act_fn", "int", "SiLU")
+    assert option["takes"].startswith("SiLU (0), GELU (1)")
+
+    def refuse(name: str) -> None:
+        raise air.library.KernelError("kernel_failed", f"kernel `{name}` cannot be loaded")
+
+    monkeypatch.setattr(air.library, "get", refuse)
+    code, out, _ = command("kernels")
+    assert code == 0
+    assert "kernel `RMSNorm` cannot be loaded" in out
+
+
 def test_passes_lists_options_and_order(command: Command) -> None:
     code, out, err = command("passes")
     assert (code, err) == (0, "")
     rows = [line.split() for line in out.splitlines()]
     assert ["runtime_memory_reservation", "reserved_name", "str", "EvalAccelReservedLoc"] in rows
     assert ["41", "inline_nki_kernel", "allocated=false", "yes"] in rows
-    assert ["42", "coalesce_multichannel_cc_ops", "no"] in rows
+    assert ["42", "coalesce_multichannel_cc_ops", "yes"] in rows
     code, out, _ = command("passes", "--json")
     answer = json.loads(out)
     assert [p["name"] for p in answer["passes"]] == air.passes.names()
     options = {o["name"]: o for o in answer["passes"][1]["options"]}
     assert (options["allocated"]["type"], options["allocated"]["default"]) == ("bool | None", None)
-    assert [s["order"] for s in answer["default_order"]] == [39, 41, 42, 48, 60, 61, 62]
+    assert [s["order"] for s in answer["default_order"]] == [2, 39, 41, 42, 48, 60, 61, 62]
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------

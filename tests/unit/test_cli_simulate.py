@@ -71,6 +71,22 @@ def test_a_batch_has_a_folder_for_each_module(tmp_path: Path, values: Path, run:
     assert [np.load(o["file"])[1, 2] for o in answer["outputs"]] == [10, 15]
 
 
+def test_each_module_takes_the_inputs_that_it_has(tmp_path: Path, values: Path, run: Run) -> None:
+    made = build.module()
+    main = made.function()
+    main.add("Load", [main.input("z", (2, 3))], [main.output("y", (2, 3))])
+    made.ir().write_json(tmp_path / "other.json")
+    base = ["simulate", module(tmp_path), tmp_path / "other.json", "-o", tmp_path / "out", "--input"]
+    assert run(*base, f"x={values}", f"z={values}").code == 0
+    assert np.load(tmp_path / "out" / "other" / "y.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    done = run(*base, f"x={values}", f"w={values}")
+    assert (done.code, done.out) == (2, "")
+    assert "`w` is no location of any of the 2 modules" in done.error
+    done = run(*base, f"x={values}")
+    assert done.code == 1
+    assert "the input `z` was not given" in done.error
+
+
 def test_bfloat16_goes_through_files(tmp_path: Path, run: Run) -> None:
     given = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "x.npy", given)
@@ -116,7 +132,7 @@ def test_options_reach_the_simulator(tmp_path: Path, values: Path, run: Run) -> 
     base = ["simulate", path, "--input", f"x={values}", "-o", out]
     assert "a NaN is written" in run(*base, "--nan", "raise").error
     assert "2 instructions have been executed" in run(*base, "--max-steps", "2").error
-    assert "0 functions are named `other`" in run(*base, "--function", "other").error
+    assert "no function is named `other`; there are `sg0000`" in run(*base, "--function", "other").error
     assert run(*base, "--reading", "mod=floor").code == 0
 
 
@@ -128,6 +144,7 @@ def test_options_reach_the_simulator(tmp_path: Path, values: Path, run: Run) -> 
         (["--input", "z={values}"], "`z` is no location of `sg0000`; inputs: `x`"),
         (["--input", "x={values}", "x={values}"], "the input `x` is given twice"),
         (["--input", "x={text}"], "the input `x` cannot be read from"),
+        (["--input", "x={archive}"], "it is an archive; give a file of one array"),
         (["--reading", "mod"], "`mod` is no reading: write CASE=CHOICE"),
         (["--reading", "mod=up"], "`up` is no reading of `mod`"),
         (["--max-steps", "0"], "`0` is no number of instructions"),
@@ -135,7 +152,9 @@ def test_options_reach_the_simulator(tmp_path: Path, values: Path, run: Run) -> 
 )
 def test_wrong_usage(tmp_path: Path, values: Path, run: Run, more: list[str], reason: str) -> None:
     (tmp_path / "text").write_text("text")
-    filled = [word.format(values=values, text=tmp_path / "text") for word in more]
+    np.savez(tmp_path / "archive.npz", x=np.zeros((2, 3), f32))
+    paths = {"values": values, "text": tmp_path / "text", "archive": tmp_path / "archive.npz"}
+    filled = [word.format(**paths) for word in more]
     done = run("simulate", module(tmp_path), "-o", tmp_path / "out", *filled)
     assert done.code == 2
     assert reason in done.error

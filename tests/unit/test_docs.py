@@ -134,7 +134,9 @@ def test_every_code_is_documented_with_what_to_do(code: str) -> None:
         assert f"#{code})" in read(DOCS / "passes" / f"{name}.md"), f"`{code}` is not on the page of `{name}`"
 
 
-@pytest.mark.parametrize("module", ["arrowir", "arrowir.passes", "arrowir.build", "arrowir.testing.strategies"])
+@pytest.mark.parametrize(
+    "module", ["arrowir", "arrowir.passes", "arrowir.library", "arrowir.build", "arrowir.testing.strategies"]
+)
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     page = read(DOCS / "reference" / "api.md")
     part = page[page.index(f"\n## {module}\n") :].split("\n## ")[1]

@@ -552,3 +552,40 @@ def test_history_and_messages_of_a_concatenation() -> None:
     assert joined.history == ("p",)
     assert [(m.module_id, m.function_id) for m in joined.messages] == [(0, 0), (3, a.count("functions"))]
     assert air.concat([a, tables.build(random_rows(1))]).history == ()
+
+
+# merged rows
+
+
+def test_merged_rows_leave_children_and_keys_to_the_first() -> None:
+    made = build.module()
+    main = made.function("main")
+    register = main.register("r")
+    main.add("NoOp", name="p")
+    for number, name in enumerate("abc"):
+        main.add("NoOp", [number, register], [register], name=name, after=["p", "a"][: number + 1])
+    main.add("NoOp", name="z", after=["c", "p", "b"])
+    ir = made.ir()
+    owner = np.array([0, 1, 1, 1, 4])
+    edit = Edit(ir)
+    edit.keep("instructions", Runs.picking(np.array([0, 1, 4])))
+    edit.unite("instructions", np.array([2, 3]), np.array([1, 1]))
+    edit.hand_over("operands", owner, "role")
+    kept = np.ones(ir.count("dependencies"), bool)
+    kept[2] = False  # of b on a
+    edit.hand_over("dependencies", owner, "relation", kept)
+    out = edit.build()
+    assert_valid(out)
+    assert out.instructions["name"].to_list() == ["p", "a", "z"]
+    operands = out.operands.select("instruction_id", "role", "kind").rows()
+    pair = [(1, "in", "imm_value"), (1, "in", "register_access")]
+    assert operands == [*pair * 3, *[(1, "out", "register_access")] * 3]
+    edges = out.dependencies.select("instruction_id", "on_instruction_id").rows()
+    assert edges == [(1, 0), (1, 0), (1, 0), (1, 1), (2, 1), (2, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("rows", [[], [0], [2, 3, 4], [4, 3, 2], [0, 1, 5, 6, 2]])
+def test_runs_of_rows_in_any_order(rows: list[int]) -> None:
+    made = Runs.picking(np.array(rows, np.int64))
+    assert made.source().tolist() == rows
+    assert len(made.start) == sum(b != a + 1 for a, b in pairwise([-2, *rows]))

@@ -123,7 +123,29 @@ def stacked() -> air.IR:
     return module.ir()
 
 
-MODULES = [("example", example), ("chained", chained), ("branching", branching), ("stacked", stacked)]
+def library() -> air.IR:
+    """Return a norm and an activation by library kernels, between two instructions."""
+    module = build.module(arch="gen3")
+    main = module.function("sg0000")
+    x, gamma = main.input("x", (192, 64), "bfloat16"), main.input("gamma", (64,), "bfloat16")
+    t, y = main.dram("t", (192, 64), "bfloat16"), main.output("y", (192, 64), "bfloat16")
+    row = gamma.access([[1, 1], [1, 64]])
+    first = main.add("NoOp", name="first", engine="SP")
+    norm = main.add("BIRKernel", [x, row], [t], name="norm", kernel_name="RMSNorm", after=[first],
+                    srcs_shape=[[192, 64], [64]], dsts_shape=[[192, 64]], kernel_attrs=[["eps", "1e-5"]])  # fmt: skip
+    act = main.add("BIRKernel", [t], [y], name="act", kernel_name="Activation", after=[norm],
+                   srcs_shape=[[192, 64]], dsts_shape=[[192, 64]], kernel_attrs=[["act_fn", "GELU"]])  # fmt: skip
+    main.add("NoOp", name="last", engine="SP", after=[act])
+    return module.ir()
+
+
+MODULES = [
+    ("example", example),
+    ("chained", chained),
+    ("branching", branching),
+    ("stacked", stacked),
+    ("library", library),
+]
 
 
 @pytest.mark.parametrize(("name", "module"), MODULES)
@@ -143,3 +165,63 @@ def test_listing_before_and_after_unrolling(golden: Callable[[str, str], None]) 
     assert result.status.to_list() == ["changed"]
     golden("loops_before", ir.text(0))
     golden("loops_unrolled", result.ir.text(0))
+
+
+def test_listing_before_and_after_loops_become_branches(golden: Callable[[str, str], None]) -> None:
+    ir = air.read(EXAMPLE.parents[1] / "generated" / "experts.json")
+    result = air.passes.unroll(ir)
+    assert result.status.to_list() == ["changed"]
+    golden("experts_before", ir.text(0))
+    golden("experts_unrolled", result.ir.text(0))
+
+
+def exchanging() -> air.IR:
+    """Return a kernel that exchanges the parts of a tensor in a loop over channels, with a step behind it."""
+    module = build.module(arch="gen3")
+    main = module.function("sg0000")
+    x, y = main.input("x", (4, 32)), main.output("y", (4, 32))
+    swap = module.kernel("swap")
+    a, c = swap.input("a", (4, 32)), swap.output("c", (4, 32))
+    part = [[32, 4], [1, 8]]
+    clear = swap.add("Memset", [], [c], name="clear", engine="Pool", mode="Const", constant=0)
+    with swap.loop(0, 4, name="channels") as i:
+        ins, outs = ([tensor.at(0, 8 * i, pattern=part)] for tensor in (a, c))
+        keys = {"kind": "PermuteImplicit", "cc_channel": i, "replica_groups": [[0]]}
+        send = swap.add("CollectiveCompute", ins, outs, name="send", engine="Pool", after=[clear], **keys)
+    swap.add("NoOp", name="sent", engine="SP", after=[send])
+    main.call(swap, {a: x}, {c: y}, name="call")
+    return module.ir()
+
+
+def test_listing_before_and_after_coalescing(golden: Callable[[str, str], None]) -> None:
+    inlined = air.passes.inline_nki_kernel(exchanging()).ir
+    result = air.passes.coalesce_multichannel_cc_ops(inlined)
+    assert result.status.to_list() == ["changed"]
+    golden("collectives_before", inlined.text(0))
+    golden("collectives_after", result.ir.text(0))
+    assert air.equivalent(exchanging(), result.ir).ok
+
+
+def gathering() -> air.IR:
+    """Return a kernel that reads rows of a table by index and adds them to those of another table."""
+    module = build.module(arch="gen3")
+    main = module.function("sg0000")
+    x, y, where = main.input("x", (20, 8)), main.output("y", (20, 8)), main.input("where", (4, 1), dtype="int32")
+    move = module.kernel("move")
+    a, c, at = move.input("a", (20, 8)), move.output("c", (20, 8)), move.input("at", (4, 1), dtype="int32")
+    rows, index = move.sb("rows", (4, 8)), move.sb("index", (4, 1), dtype="int32")
+    load = move.add("Load", [at], [index], name="load", engine="SP")
+    keys = {"engine": "Pool", "indirect_dims": ["W"]}
+    get = move.add("GenericIndirectLoad", [a, index], [rows], name="get", after=[load], **keys)
+    move.add("GenericIndirectSave", [rows, index], [c], name="put", after=[get], **keys)
+    main.call(move, {a: x, at: where}, {c: y}, name="call")
+    return module.ir()
+
+
+def test_listing_before_and_after_lowering_indirect_accesses(golden: Callable[[str, str], None]) -> None:
+    ir = gathering()
+    result = air.passes.inline_nki_kernel(ir)
+    assert result.status.to_list() == ["changed"]
+    golden("indirect_before", ir.text(0))
+    golden("indirect_after", result.ir.text(0))
+    assert air.equivalent(ir, result.ir).ok

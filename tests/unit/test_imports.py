@@ -43,12 +43,19 @@ LEVELS = {component: level for level, layer in enumerate(LAYERS) for component i
 # These two layers each hold one thing in several files, which may use each other (but not in a circle).
 COHESIVE = (0, LEVELS["ir"])
 # Elsewhere components of one layer stand side by side and know nothing of each other, these excepted.
-SIDEWAYS = {("verify", "analyse"), ("library", "build"), ("build", "formats"), ("__main__", "cli")}
+SIDEWAYS = {
+    ("verify", "analyse"),
+    ("library", "build"),
+    ("passes", "library"),
+    ("simulate", "library"),
+    ("build", "formats"),
+    ("__main__", "cli"),
+}
 # `ir` offers what lies above it as methods (`ir.text()`, `ir.write_json()`), by imports inside those methods; results
 # of passes have notebook displays in the same way.
 FACADE = "ir"
 # Rule R7 is about names as they would be written.
-LAZY = {("passes", "display"), ("analyse", "display"), ("passes", "formats")}
+LAZY = {("passes", "display"), ("analyse", "display"), ("passes", "formats"), ("passes", "verify")}
 # The public names, bound lazily to wherever they live.
 PUBLIC = "__init__"
 

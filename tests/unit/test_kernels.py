@@ -166,6 +166,17 @@ def for_mark_ends(random: Generator) -> Arguments:
     )
 
 
+def for_reach_over(random: Generator) -> Arguments:
+    rows = int(random.integers(2, 12))
+    edges = random.integers(0, 4, rows)
+    first = np.concatenate(([0], np.cumsum(edges))).astype(np.int64)
+    on = keys(random, int(first[-1]), rows)
+    gap = (random.random(rows) < 0.6).astype(np.int8)
+    start = np.flatnonzero((on >= 0) & (gap[on] > 0))
+    work = [np.zeros(rows, np.int64), *(np.zeros(int(gap.sum()) + 1, np.int64) for _ in range(2))]
+    return first, on, gap, start, *work, np.full(20, -1, np.int64), np.full(20, -1, np.int64)
+
+
 def for_mark_moved(random: Generator) -> Arguments:
     rows = int(random.integers(0, 60))
     group = np.sort(random.integers(0, 4, rows)).astype(np.int64)
@@ -194,6 +205,35 @@ def for_fill_numbered(random: Generator) -> Arguments:
     return begins, data, source, number, ord("-"), made, np.zeros(int(made[-1]), np.uint8)
 
 
+def for_nest_spans(random: Generator) -> Arguments:
+    start = random.integers(0, 30, int(random.integers(0, 12)))
+    end = start + random.integers(0, 12, len(start))
+    order = np.lexsort((-end, start))
+    return start[order], end[order], np.zeros(len(start), np.int64), np.full(len(start), -1)
+
+
+def graph(random: Generator, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges of nodes in order of their source: where those of each node start, and their targets."""
+    source = np.sort(random.integers(0, nodes, int(random.integers(0, 3 * nodes))))
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=nodes)))).astype(np.int64)
+    return bounds, random.integers(0, nodes, len(source))
+
+
+def for_peel(random: Generator) -> Arguments:
+    nodes = int(random.integers(1, 12))
+    return *graph(random, nodes), np.zeros(nodes, np.int64), np.full(nodes, -1)
+
+
+def for_trace_blocks(random: Generator) -> Arguments:
+    nodes = int(random.integers(1, 12))
+    bounds, target = graph(random, nodes)
+    source = np.repeat(np.arange(nodes), np.diff(bounds))
+    entries = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=nodes)))).astype(np.int64)
+    marks = (np.zeros(n, np.int8) for n in (nodes, len(target), len(target)))
+    backwards = source[np.argsort(target, kind="stable")]
+    return np.array([0, nodes]), bounds, target, entries, backwards, np.zeros(5 * nodes, np.int64), *marks
+
+
 CASES: dict[str, Callable[[Generator], Arguments]] = {
     name.removeprefix("for_"): made for name, made in globals().items() if name.startswith("for_")
 }
@@ -209,7 +249,16 @@ def all_kernels() -> dict[str, Kernel[Any, Any]]:
 
 
 KERNELS = all_kernels()
-TABLES = {"free_suffixes": (4, 5, 6), "repeated_names": (4, 5), "mark_ends": (8, 9), "mark_moved": (2, 3)}
+TABLES = {
+    "free_suffixes": (4, 5, 6),
+    "repeated_names": (4, 5),
+    "mark_ends": (8, 9),
+    "mark_moved": (2, 3),
+    "nest_spans": (1, 2),
+    "peel": (2,),
+    "trace_blocks": (5, 6, 7),
+    "reach_over": (4, 5, 6, 7),
+}
 """Arguments that a loop works in, beside the last one, which each fills."""
 
 
@@ -282,6 +331,20 @@ def test_map_runs_looks_up_what_is_present() -> None:
     first, places = np.array([0, -1, 1], np.int32), np.array([7, 8, 9], np.int32)
     arrowir_kernels.map_runs(first, first[:0], np.array([0, 1]), np.array([2, 2]), np.array([1, 0]), places, out)
     assert out.tolist() == [8, -1, -1, 8]
+
+
+def test_reach_over_follows_edges_in_their_order_and_passes_each_gap_once() -> None:
+    # 4 waits for 3 and 2; 3 for 2 and 0; 2 for 1, 3 and a mere name. 2 and 3 go.
+    first, on = np.array([0, 0, 0, 3, 5, 7]), np.array([1, 3, -1, 2, 0, 3, 2], np.int32)
+    gap, start = np.array([0, 0, 1, 1, 0], np.int8), np.array([5, 6])
+    found = [np.full(6, -1), np.full(6, -1)]
+    work = [np.zeros(5, np.int64), np.zeros(3, np.int64), np.zeros(3, np.int64)]
+    assert arrowir_kernels.reach_over(first, on, gap, start, *work, *found) == 6
+    assert found[0].tolist() == [0, 0, 0, 1, 1, 1]
+    assert found[1].tolist() == [0, 2, 4, 0, 4, 2]
+    work[0][:] = 0
+    nowhere = np.zeros(0, np.int64)
+    assert arrowir_kernels.reach_over(first, on, gap, start, *work, nowhere, nowhere) == 6
 
 
 def test_number_runs_counts_on() -> None:

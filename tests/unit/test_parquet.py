@@ -30,7 +30,7 @@ HISTORY = ('{"pass":"unroll"}', '{"pass":"inline_nki_kernel"}')
 
 @pytest.fixture(scope="module")
 def batch() -> IR:
-    return tables.build(tables.random_rows(7, modules=6), history=HISTORY)
+    return tables.build(tables.random_rows(9, modules=6), history=HISTORY)
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +413,7 @@ parquet.THREADS = int(sys.argv[2])
 parquet.GROUP_ROWS = 10
 parquet.PART_INSTRUCTIONS = 60
 pyarrow.set_cpu_count(int(sys.argv[2]))
-parquet.write_parquet(tables.build(tables.random_rows(4, modules=5), history=["x"]), sys.argv[1])
+parquet.write_parquet(tables.build(tables.random_rows(9, modules=5), history=["x"]), sys.argv[1])
 """
 
 

@@ -23,6 +23,8 @@ GENERATED = {
     "decode_8_layers.json": ["decode", "--layers", "8", "--scale", "0.9", "--short"],
     "tiny.json": ["tiny"],
     "loops.json": ["loops", "--layers", "2"],
+    "library.json": ["library", "--layers", "3", "--short"],
+    "experts.json": ["experts", "--layers", "2"],
     "kernel_lowered.json": ["kernel", "--instructions", "150", "--lowered"],
     "nested_mixed.json.gz": [
         *[

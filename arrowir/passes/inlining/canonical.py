@@ -1,27 +1,30 @@
-"""Canonical copies of kernel functions: inner call-sites inlined, loops unrolled, several blocks closed (rule N3).
+"""Canonical copies of kernel functions: inner call-sites inlined, loops unrolled, constants propagated (rule N3).
 
 Level by level, each function after those that its call-sites name. One level is one edit for the whole batch: the
-functions are cut out, changed as `splice` and `unroll` change any function, and put behind the batch. A function that
-all this would leave as it is has itself as its copy.
+functions are cut out, changed as `splice`, `unroll`, `lower` and `propagate` change any function, their bodies of
+several blocks closed, and put behind the batch. A function that all this would leave as it is has itself as its copy.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic, make
 from arrowir.edit import Edit
 from arrowir.ir import IR
+from arrowir.passes.constant_propagate import needs_propagation, propagate
 from arrowir.passes.inlining.binding import Binding
 from arrowir.passes.inlining.closing import close, shape
 from arrowir.passes.inlining.extended import STORAGE, Extended, kept_blocks, stretches
 from arrowir.passes.inlining.failures import FirstErrors
-from arrowir.passes.inlining.kernel_bodies import Bodies, BodyErrors
+from arrowir.passes.inlining.kernel_bodies import Bodies, BodyErrors, chains_in
 from arrowir.passes.inlining.kernel_calls import Sites, levels
 from arrowir.passes.inlining.splice import Inlining, splice
+from arrowir.passes.lower_generic_indirect import lower, needs_lowering
 from arrowir.passes.unroll import expand, needs_unroll
 from arrowir.passes.unrolling.loops import Loops
-from arrowir.store import Array, starts
+from arrowir.store import Array
 
 
 @dataclass
@@ -30,9 +33,19 @@ class Canonical:
 
     batch: Extended
     bodies: Bodies
+    notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    """What constants did to kernels (rule C4)."""
 
 
-def canonicalise(ir: IR, sites: Sites, binding: Binding, loops: Loops, order: Array, errors: FirstErrors) -> Canonical:
+def canonicalise(
+    ir: IR,
+    sites: Sites,
+    binding: Binding,
+    loops: Loops,
+    order: Array,
+    errors: FirstErrors,
+    assume_finite: bool = False,
+) -> Canonical:
     """Make the canonical copy of every function that call-sites name.
 
     Parameters
@@ -47,13 +60,19 @@ def canonicalise(ir: IR, sites: Sites, binding: Binding, loops: Loops, order: Ar
         Place of each function's own errors in the order of checks.
     errors
         Gets the errors. Bodies of failing modules may be anything.
+    assume_finite
+        Whether there is neither NaN nor infinity in kernels (rule C2).
     """
     callees = np.unique(sites.callee)
     found = shape(ir)
     bodies = Bodies.of(ir, callees, found)
-    work = needs_unroll(ir, loops) | found.split
+    work = needs_unroll(ir, loops) | needs_lowering(ir) | found.split
     work[sites.function] = True
+    rest = np.zeros(len(work), bool)
+    rest[callees] = ~work[callees]
+    work |= needs_propagation(ir, rest, assume_finite=assume_finite)
     batch = Extended(ir)
+    notes: list[Diagnostic] = []
     fail = BodyErrors(batch, bodies, order[callees], errors)
     bad = np.zeros(ir.count("functions"), bool)
     if work[callees].any():
@@ -61,19 +80,29 @@ def canonicalise(ir: IR, sites: Sites, binding: Binding, loops: Loops, order: Ar
             bad[sites.function[bad[sites.callee]]] = True
             functions = level[work[level] & ~bad[level]]
             if len(functions):
-                failures = _level(batch, bodies, sites, binding, functions, loops.shard_id)
+                failures, found_out = _level(
+                    batch, bodies, sites, binding, functions, loops.shard_id, assume_finite=assume_finite
+                )
+                notes += found_out
                 fail.passed_on(2, failures)
                 bad[list(failures)] = True
     bodies.drop_returns(batch.column("instructions", "opcode"))
     fail.nested()
     fail.names()
-    return Canonical(batch, bodies)
+    return Canonical(batch, bodies, notes)
 
 
 def _level(
-    batch: Extended, bodies: Bodies, sites: Sites, binding: Binding, functions: Array, shard_id: int
-) -> dict[int, Diagnostic]:
-    """Make the copies of functions whose inner bodies are known; return what keeps functions from it."""
+    batch: Extended,
+    bodies: Bodies,
+    sites: Sites,
+    binding: Binding,
+    functions: Array,
+    shard_id: int,
+    *,
+    assume_finite: bool,
+) -> tuple[dict[int, Diagnostic], tuple[Diagnostic, ...]]:
+    """Make the copies of functions whose inner bodies are known; return what keeps functions from it, and notes."""
     ir = batch.ir
     wanted = np.zeros(ir.count("functions"), bool)
     wanted[functions] = True
@@ -97,19 +126,36 @@ def _level(
         scratch = edit.build()
     rows = {table: _inverse(edit, table, scratch) for table in ("blocks", "instructions")}
     expansion = expand(scratch, wanted, shard_id)
+    if expansion.registers is not None:  # lowered loops have brought some
+        before = home.get("registers", np.arange(scratch.count("registers")))
+        home["registers"] = take(before, expansion.registers)
     failures = {f: _at_home(d, {**home, **rows}) for f, d in expansion.failures.items()}
     failures |= _lost(ir, functions[functions >= expansion.ir.count("functions")])
     functions = functions[~np.isin(functions, list(failures))]
-    found = shape(expansion.ir)
-    closed = close(expansion.ir, functions[found.split[functions]])
-    chains = batch.count("call_chains")
-    places = batch.append(closed.ir, functions, home)
-    if todo is not None:
-        _point_at_chains(bodies, todo, chains)
+    lowered = lower(expansion.ir, np.isin(np.arange(len(wanted)), functions))
+    failures |= {f: replace(d, block_id=None, instruction_id=None) for f, d in lowered.failures.items()}
+    functions = functions[~np.isin(functions, list(failures))]
+    if lowered.edit is not None:  # chains have brought locations to compute in
+        for table in ("sets", "locations", "aliases"):
+            before = home.get(table, np.arange(scratch.count(table)))
+            home[table] = take(before, _inverse(lowered.edit, table, lowered.ir))
+    unrolled = np.isin(np.arange(len(wanted)), functions)
+    propagated = propagate(lowered.ir, unrolled, assume_finite=assume_finite)
+    failures |= {f: replace(d, block_id=None, instruction_id=None) for f, d in propagated.failures.items()}
+    functions = functions[~np.isin(functions, list(failures))]
+    found = shape(propagated.ir)
+    closed = close(propagated.ir, functions[found.split[functions]])
+    first = batch.count("call_chains")
+    if todo is None:
+        places = batch.append(closed.ir, functions, home)
+    else:
+        rows_, owner = _chain_rows(closed.ir, functions, home["call_chains"], todo)
+        places = batch.append(closed.ir, functions, home, rows_)
+        _point_at_chains(bodies, owner, first)
     _point_at(bodies, closed.ir, functions, places)
     batch.made = np.concatenate((batch.made, _kept(places["instructions"][closed.made])))
     batch.branching = np.concatenate((batch.branching, _kept(places["instructions"][closed.returns])))
-    return failures
+    return failures, propagated.notes
 
 
 def _lost(ir: IR, functions: Array) -> dict[int, Diagnostic]:
@@ -179,11 +225,23 @@ def _point_at(bodies: Bodies, source: IR, functions: Array, places: dict[str, Ar
         bodies.windows[table][1][mine] = rows
 
 
-def _point_at_chains(bodies: Bodies, todo: Inlining, first: int) -> None:
-    """Let bodies be those with the call chains that were appended: call-site by call-site, which stand by function."""
+def _chain_rows(source: IR, functions: Array, home: Array, todo: Inlining) -> tuple[Array, Array]:
+    """Return the call chains of copies, by function: those that it had before, then those of its call-sites.
+
+    `home` is the row of each in the batch, -1 for new ones. The second array says whose each is.
+    """
     added = 1 + todo.bodies.windows["call_chains"][1][todo.body]
-    begin = first + starts(added)
-    functions, at = np.unique(todo.sites.function, return_index=True)
+    owner, row = chains_in(source, functions)
+    before = home[row] >= 0
+    owner = np.concatenate((owner[before], np.repeat(todo.sites.function, added)))
+    row = np.concatenate((row[before], np.flatnonzero(home < 0)))
+    order = np.argsort(owner, kind="stable")
+    return row[order], owner[order]
+
+
+def _point_at_chains(bodies: Bodies, owner: Array, first: int) -> None:
+    """Let bodies be those with the call chains that were appended; `owner` is the function of each."""
+    functions, at, count = np.unique(owner, return_index=True, return_counts=True)
     mine = np.searchsorted(bodies.callee, functions)
-    bodies.windows["call_chains"][0][mine] = begin[at]
-    bodies.windows["call_chains"][1][mine] = begin[np.append(at[1:], len(added))] - begin[at]
+    bodies.windows["call_chains"][0][mine] = first + at
+    bodies.windows["call_chains"][1][mine] = count

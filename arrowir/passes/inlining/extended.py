@@ -83,7 +83,9 @@ class Extended:
         end = np.where(first < self.ir.count(above), first_of(old, last), len(old) + first_of(new, last))
         return begin, end - begin
 
-    def append(self, source: IR, functions: Array, home: dict[str, Array]) -> dict[str, Array]:
+    def append(
+        self, source: IR, functions: Array, home: dict[str, Array], chains: Array | None = None
+    ) -> dict[str, Array]:
         """Put functions of a batch that was made from this one behind all rows.
 
         Parameters
@@ -94,6 +96,8 @@ class Extended:
             The functions, in rising order.
         home
             For the tables whose rows moved: the row here of each row there, -1 for new ones.
+        chains
+            The call chains of these functions, in the order in which they are to stand.
 
         Returns
         -------
@@ -107,7 +111,7 @@ class Extended:
         places: dict[str, Array] = dict(home)
         for table in tables:
             if table == "call_chains":
-                taken = np.flatnonzero(home[table] < 0)
+                taken = np.flatnonzero(home[table] < 0) if chains is None else chains
             else:
                 taken = np.flatnonzero(wanted[source.array(table, "function_id")])
             rows[table] = taken

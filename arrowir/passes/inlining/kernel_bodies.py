@@ -54,7 +54,7 @@ class Bodies:
         windows: dict[str, tuple[Array, Array]] = {}
         for table in ("sets", "locations", "registers"):
             windows[table] = children(ir.array(table, "function_id"), callee)
-        windows["call_chains"] = zero, zero.copy()
+        windows["call_chains"] = _own_chains(ir, callee)
         moved = {table: zero.copy() for table in ("sets", "locations", "registers")}
         return cls(
             callee, start, rows, zero.copy(), block.copy(), blocks, found.split[callee], found.own_entry[callee],
@@ -128,6 +128,36 @@ class Bodies:
             np.minimum.at(first, body[known], key[known])
             np.maximum.at(last, body[known], key[known] + 1)
         return first, last - first
+
+
+def _own_chains(ir: IR, callee: Array) -> tuple[Array, Array]:
+    """Return first row and number of the call chains of functions into which library kernels were inlined (N16)."""
+    function, chain = chains_in(ir, callee)
+    first, last = np.full(ir.count("functions"), ir.count("call_chains")), np.zeros(ir.count("functions"), np.int64)
+    np.minimum.at(first, function, chain)
+    np.maximum.at(last, function, chain + 1)
+    rows = np.maximum(last - first, 0)[callee]
+    return np.where(rows > 0, first[callee], 0), rows
+
+
+def chains_in(ir: IR, functions: Array) -> tuple[Array, Array]:
+    """Return the call chains that rows of some functions have, those around them too: pairs of function and chain."""
+    parent, width = ir.tables["call_chains"]["parent_id"], ir.count("call_chains") + 1
+    found = [np.empty(0, np.int64)]
+    if width > 1:
+        wanted = np.zeros(ir.count("functions") + 1, bool)
+        wanted[functions] = True
+        for table in ("instructions", "blocks", "sets", "locations", "registers"):
+            chain, function = ir.tables[table]["call_chain_id"], ir.array(table, "function_id")
+            at = np.flatnonzero((chain >= 0) & wanted[function])
+            found.append(np.unique(function[at].astype(np.int64) * width + chain[at]))
+        last = np.unique(np.concatenate(found))
+        while len(last):
+            found.append(last)
+            around = parent[last % width]
+            last = np.unique((last // width * width + around)[around >= 0])
+    pairs = np.unique(np.concatenate(found))
+    return pairs // width, pairs % width
 
 
 Text = Callable[[int], str]

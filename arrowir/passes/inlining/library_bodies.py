@@ -5,13 +5,13 @@ like any other.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arrowir import vocabulary
 from arrowir.edit import behind, concat
 from arrowir.ir import IR
-from arrowir.library.bodies import Body
 from arrowir.library.call import Call
 from arrowir.library.status import KernelError
 from arrowir.passes.inlining.binding import Binding, is_parameter, of_kind
@@ -23,6 +23,9 @@ from arrowir.passes.inlining.library_calls import Calls
 from arrowir.runs import expand
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
+
+if TYPE_CHECKING:
+    from arrowir.library.bodies import Body
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Place:
         self.call = call
         self.taken: Taken | None = None
 
-    def splice(self, body: Body) -> None:
+    def splice(self, body: "Body") -> None:
         """Take a body over.
 
         Raises
@@ -64,23 +67,21 @@ class Place:
             raise KernelError("kernel_failed", "the body is no batch of one module with a function")
         self._check_code(ir)
         owner, kind = ir.tables["sets"]["function_id"], ir.tables["sets"]["kind"]
-        parameters: list[Array] = []
-        for what, kinds, given in (
-            ("inputs", vocabulary.INPUT_KINDS, self.call.inputs),
-            ("outputs", vocabulary.OUTPUT_KINDS, self.call.outputs),
-        ):
-            rows = np.flatnonzero(of_kind(kind, kinds) & (owner == 0))
+        inputs, outputs = (
+            np.flatnonzero(of_kind(kind, kinds) & (owner == 0))
+            for kinds in (vocabulary.INPUT_KINDS, vocabulary.OUTPUT_KINDS)
+        )
+        for what, rows, given in (("inputs", inputs, self.call.inputs), ("outputs", outputs, self.call.outputs)):
             if len(rows) != len(given):
                 raise KernelError(
                     "kernel_failed", f"the body has {len(rows)} {what}, and the call-site has {len(given)}"
                 )
-            parameters.append(rows)
         counts = np.bincount(ir.tables["locations"]["set_id"], minlength=ir.count("sets"))
-        if (counts[np.concatenate(parameters)] != 1).any():
+        if (counts[np.concatenate((inputs, outputs))] != 1).any():
             raise KernelError("kernel_failed", "a parameter of the body has not exactly one location")
         sb_bytes = self._check_memory(ir)
         in_function = ir.array("instructions", "function_id") == 0
-        self.taken = Taken(ir, *parameters, int(in_function.sum()), sb_bytes)
+        self.taken = Taken(ir, inputs, outputs, int(in_function.sum()), sb_bytes)
 
     def _check_code(self, ir: IR) -> None:
         blocks, opcode = ir.tables["blocks"], ir.tables["instructions"]["opcode"]
@@ -123,7 +124,8 @@ class Place:
             if not pad.allocated:
                 raise KernelError(
                     "scratchpad_unallocated",
-                    "the scratchpad has no address yet, but the body's memory is to have some; allocate the caller first",
+                    "the scratchpad has no address yet, but the body's memory is to have one; allocate the caller "
+                    "first",
                 )
         self._check_banks(_zeros(locations["bank"])[psum], addr[psum], size[psum])
         return needed

@@ -19,7 +19,6 @@ from arrowir.passes.inlining.kernel_calls import Sites, find_sites
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
 
-_NO_NAME = -1
 _LOOKED_AT = frozenset(("access_shape",))
 """Members of an operand, beside the columns, that a kernel may do without."""
 
@@ -57,8 +56,10 @@ class Calls:
         return found[site]
 
 
-def find_calls(ir: IR, active: Array) -> Calls:
-    """Find the call-sites of every function, kernel functions included (rule B1), and which are alike."""
+def find_calls(ir: IR, active: Array) -> Calls | None:
+    """Find the call-sites of every function, kernels included (rule B1), and which are alike; None for none."""
+    if not (ir.tables["instructions"]["opcode"] == vocabulary.OP_BIR_KERNEL).any():
+        return None
     sites = find_sites(ir, active, "", vocabulary.OP_BIR_KERNEL)
     operands = operands_of(ir, sites, Storages(ir))
     pads = sites.sb_pads + sites.psum_pads
@@ -159,6 +160,10 @@ def read_call(calls: Calls, site: int, **flags: Any) -> Call:
     name = members.get("kernel_name")
     if not isinstance(name, str):
         raise KernelError("bad_kernel_option", f"`kernel_name` takes the name of a kernel, got {name!r:.60}")
+    for key, count in (("sb_buf_shape", 2), ("psum_buf_shape", 3)):
+        sizes = members.get(key) or [0] * count
+        if not (isinstance(sizes, list) and len(sizes) == count and all(type(n) is int and n >= 0 for n in sizes)):
+            raise KernelError("bad_kernel_option", f"`{key}` takes {count} sizes, got {sizes!r:.60}")
     inputs, outputs, pads = _split(calls, site)
     arch = int(ir.tables["modules"]["arch"][sites.module[site]])
     sb = int(sites.sb_pads[site])
@@ -183,19 +188,20 @@ def _split(calls: Calls, site: int) -> tuple[list[Argument], list[Argument], lis
             f"Insufficient number of outputs param, expect {calls.sites.sb_pads[site]} SB buffers and "
             f"{calls.sites.psum_pads[site]} PSUM buffers, but only got {outputs} outputs",
         )
-    found: tuple[list[Argument], list[Argument], list[Pad]] = ([], [], [])
+    found: tuple[list[Argument], list[Argument]] = ([], [])
+    scratch: list[Pad] = []
     names: dict[int, str] = {}
     for k in calls.rows(site):
         role = int(ops.role[k])
         if role == vocabulary.ROLE_INDIRECTION:
             raise KernelError("not_supported", "the call-site has `indirection_ins`, which kernels do not take")
         if role == vocabulary.ROLE_OUT and ops.place[k] >= outputs - pads:
-            found[2].append(_pad(calls, k, len(found[2]), bool(calls.sites.sb_pads[site])))
+            scratch.append(_pad(calls, k, len(scratch), bool(calls.sites.sb_pads[site])))
         elif ops.named[k]:
             place = 0 if role == vocabulary.ROLE_IN else 1
             name = f"{'in' if place == 0 else 'out'}{len(found[place])}"
             found[place].append(_argument(calls, k, name, names, _shape(calls, site, place, len(found[place]))))
-    return found
+    return *found, scratch
 
 
 def _shape(calls: Calls, site: int, place: int, number: int) -> tuple[int, ...] | None:
@@ -236,8 +242,8 @@ def _argument(calls: Calls, k: int, name: str, names: dict[int, str], shape: tup
         reason = f" with `{'`, `'.join(sorted(more))}`" if more else ""
         raise KernelError(
             "not_supported",
-            f"`{name}` is of the kind `{held}`{reason}; kernels take plain accesses (`physical_ap`), as unrolling makes "
-            "them",
+            f"`{name}` is of the kind `{held}`{reason}; kernels take plain accesses (`physical_ap`), as unrolling "
+            "makes them",
         )
     pairs = tuple((int(step), int(num)) for step, num in extras.parse(ir.pools.patterns[pattern]))
     shares = names.setdefault(at, name)

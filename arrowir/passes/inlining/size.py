@@ -8,6 +8,7 @@ from arrowir.ir import IR
 from arrowir.passes.inlining.closing import Shape, shape
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import SIZE, Sites, called_by, levels, removable
+from arrowir.passes.lower_generic_indirect import more_rows
 from arrowir.passes.unrolling.loops import Loops
 from arrowir.store import Array, children, first_of
 
@@ -27,8 +28,13 @@ def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErro
     repeats = loops.repeats()
     block = loops.block[sites.row]
     body = loops.function_rows().astype(np.float64)
-    split, dropped = found.split.copy(), _drops_return(ir, loops, found, repeats)
+    generic, more = more_rows(ir)
+    if len(generic):
+        np.add.at(body, ir.array("instructions", "function_id")[generic], more * repeats[loops.block[generic]])
+    split, dropped = found.split | _lowers(ir, loops), _drops_return(ir, loops, found, repeats)
+    dropped &= ~split
     given = body - dropped
+    cut = np.zeros(len(loops.owner), bool)
     nested = levels(ir, sites)
     for functions in nested:
         wanted = np.zeros(len(body), bool)
@@ -37,6 +43,13 @@ def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErro
         if len(inner):
             callee, function = sites.callee[inner], sites.function[inner]
             split[function[split[callee]]] = True
+            at = block[inner[split[callee]]]
+            at = at[loops.owning_loop[at] >= 0]
+            if len(at):  # loops around a body of several blocks are lowered
+                cut[at] = True
+                loops = Loops(ir, loops.functions, loops.shard_id, cut)
+                repeats = loops.repeats()
+                body[functions] = loops.function_rows().astype(np.float64)[functions]
             np.add.at(body, function, repeats[block[inner]] * (given[callee] - 1))
             emptied = _emptied(loops.block, block[inner], ~split[callee] & (given[callee] == 0))
             np.add.at(body, ir.tables["blocks"]["function_id"][emptied], repeats[emptied])
@@ -83,6 +96,13 @@ def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErro
             module_id=int(sites.module[s]),
         ),
     )
+
+
+def _lowers(ir: IR, loops: Loops) -> Array:
+    """Tell for each function whether some loop of it becomes branches, which makes several blocks of one."""
+    found = np.zeros(len(loops.functions), bool)
+    found[ir.array("instructions", "function_id")[loops.rows[loops.lowered]]] = True
+    return found
 
 
 def _emptied(of_row: Array, block: Array, nothing: Array) -> Array:

@@ -3,7 +3,7 @@
 It serves the callers' functions, and the copies of kernels into which inner kernels are inlined.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Inlining:
     """Mask of the blocks of the batch that stay."""
     origin: int = vocabulary.ORIGIN_NKI
     """Code of the origin of the sets that are made again (rules N8, B2)."""
+    tensor_names: "dict[int, dict[str, str]]" = field(default_factory=dict[int, dict[str, str]])
+    """By module the names that change in its tensor map (rule N17)."""
 
 
 @dataclass(frozen=True)

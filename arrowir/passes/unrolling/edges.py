@@ -10,7 +10,7 @@ from arrowir import expressions, extras
 from arrowir import vocabulary as vocab
 from arrowir.passes.unrolling.faults import Fault, Faults, first_places
 from arrowir.passes.unrolling.gap_edges import source_edges
-from arrowir.passes.unrolling.iterations import Iterations, Links
+from arrowir.passes.unrolling.iterations import NONE, Iterations, Links
 from arrowir.passes.unrolling.loops import of_each
 from arrowir.passes.unrolling.values import CHUNK, LoopValues, Subjects
 from arrowir.runs import expand
@@ -75,7 +75,7 @@ class UnrolledEdges:
         self.alive = iterations.count[self.loops.block] > 0
         gap = np.zeros(len(self.alive), bool)
         seen = self.loops.seen[self.loops.block[self.loops.rows]]  # also in a loop of which nothing comes
-        gap[self.loops.rows] = seen & (iterations.trips == 0)
+        gap[self.loops.rows] = seen & iterations.leaves_nothing
         looked_at = self.loops.looked_at[self.loops.block]
         self.edges = source_edges(self.ir, gap, looked_at & self.alive)
         self.has_instances = self.alive & ~gap
@@ -97,7 +97,9 @@ class UnrolledEdges:
         self.link[self.linked] = np.arange(len(self.linked))
         relation = edges.relation[self.linked]
         opaque = ~looked_at[edges.owner[self.linked]]
-        carried = (relation == vocab.RELATION_LOOP_CARRIED) & (self.links.depth > 0)
+        # Iterations of a lowered loop are not told apart: an edge over one stays as it is.
+        lowered = iterations.lowered_depth[self.loops.block[edges.owner[self.linked]]]
+        carried = (relation == vocab.RELATION_LOOP_CARRIED) & (self.links.depth > lowered)
         modes = np.full(len(self.linked), _PLAIN)
         modes[(relation == vocab.RELATION_LOOP_CARRIED) | opaque] = _STAYS
         modes[carried & ~opaque] = _CARRIED
@@ -134,6 +136,23 @@ class UnrolledEdges:
                     self._edge_fault(
                         k, "index_rank_mismatch", f"has {has} index expressions for {loops}; give one for each loop"
                     )
+            if self.iterations.has_lowered:
+                self._look_at_lowered(some[found == wanted])
+
+    def _look_at_lowered(self, some: Array) -> None:
+        """Refuse index expressions on what stands further on, where a lowered loop is around that.
+
+        Which iteration they mean is known at run time only. Where the instruction stands before, the edge is on its
+        latest execution, which comes after all others.
+        """
+        edges, position = self.edges, self.ir.array("instructions", "position")
+        lowered = self.iterations.lowered_depth[self.loops.block[edges.on[some]]] > 0
+        ahead = position[edges.on[some]] >= position[edges.owner[some]]
+        for k in some[lowered & ahead].tolist():
+            message = (
+                "has an index for a loop of run time, and stands further on: which iteration is meant is not known"
+            )
+            self._edge_fault(k, "dynamic_loop", message)
 
     def _edge_fault(self, k: int, code: str, message: str) -> None:
         """Note a fault that an edge has in each instance: it is met in the first."""
@@ -167,11 +186,7 @@ class UnrolledEdges:
 
     def loop_rows(self, rows: Array) -> Array:
         """Return how many rows come of loop instructions in one instance of their block."""
-        body = np.zeros(len(self.loops.rows), np.int64)
-        bodies = np.flatnonzero(self.iterations.is_body)
-        body[self.loops.owning_loop[bodies]] = self.iterations.sizes[bodies]
-        number = self.loops.number[rows]
-        return self.iterations.trips[number] * body[number]
+        return self.iterations.of_row[rows]
 
     # -- edges of instances ----------------------------------------------------------------------------------
 
@@ -245,8 +260,10 @@ class UnrolledEdges:
         """The edges with index expressions, as rows whose text computes something."""
         edges, pool = self.edges, self.ir.pools.extras
         chosen = np.flatnonzero(self.mode == _INDEXED)
-        distinct, place = np.unique(edges.extra[chosen], return_inverse=True)
-        programs = [_index_program(pool[i]) for i in distinct.tolist()]
+        lowered = self.iterations.lowered_depth[self.loops.block[np.maximum(edges.on[chosen], 0)]]
+        keys = edges.extra[chosen].astype(np.int64) << 16 | lowered
+        distinct, place = np.unique(keys, return_inverse=True)
+        programs = [_index_program(pool[key >> 16], key & 0xFFFF) for key in distinct.tolist()]
         number = np.zeros(len(edges), np.int64)
         number[chosen] = place
         block = self.loops.block[edges.owner]
@@ -399,9 +416,9 @@ class _Ends:
         around = iterations.at_depth(depth + 1)
         at = np.maximum(around, 0)
         region = np.where(
-            (around >= 0) & needed[loops.owning_loop[iterations.block[at]]], at - iterations.iteration[at], -1
+            (around >= 0) & needed[loops.owning_loop[iterations.block[at]]], iterations.first_together(at), -1
         )
-        of_row = region[iterations.instance]
+        of_row = np.where(iterations.marker == NONE, region[iterations.instance], -1)
         inside = np.flatnonzero((done.on >= 0) & (of_row[done.owner] >= 0))
         inside = inside[of_row[done.owner[inside]] == of_row[done.on[inside]]]
         dependent = np.zeros(iterations.rows, bool)
@@ -469,9 +486,13 @@ def _indices(text: str) -> list[Any]:
     return parsed[1] if len(parsed) > 1 and isinstance(parsed[1], list) else []
 
 
-def _index_program(text: str) -> expressions.Program:
+def _index_program(text: str, lowered: int) -> expressions.Program:
+    """Return what computes index values; those of lowered loops, the outer ones, count for nothing."""
     compiler = expressions.Compiler()
-    return compiler.program([compiler.value(index) for index in _indices(text)])
+    indices = _indices(text)
+    return compiler.program(
+        [compiler.constant(0) if depth < lowered else compiler.value(index) for depth, index in enumerate(indices)]
+    )
 
 
 def _away(value: Array, inside: Array, lower: Array, last: Array) -> Array:

@@ -1,6 +1,8 @@
 """The loops of a batch: trip counts, what they hold, and what would come of them (rules U1, U2, O6).
 
-Everything is said of *blocks*. A loop has one block, its body; what it does to that it does to all that stands in it.
+Everything is said of *blocks*. A loop that is unrolled has one block, its body; what it does to that it does to all
+that stands in it. A loop that cannot be unrolled is *lowered*: it stays a loop, of branches and registers. Its blocks
+have one instance each, as if it ran once. Loops around a lowered one are lowered too, those in it need not be.
 """
 
 from collections.abc import Callable
@@ -14,12 +16,17 @@ from arrowir import vocabulary as vocab
 from arrowir.derived import take
 from arrowir.ir import IR
 from arrowir.passes.unrolling.faults import Fault, Faults
+from arrowir.passes.unrolling.lowered_shapes import LoweredShapes
+from arrowir.passes.unrolling.runtime_loops import LARGEST_COUNT, SMALLEST_COUNT, RuntimeLoops, axis_rows
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
 from arrowir_kernels import mark_rows
 
 STRUCTURED = (vocab.OP_LOOP, vocab.OP_DYNAMIC_FOR_LOOP, vocab.OP_DO_WHILE)
 """Opcodes whose `blocks` are nested code."""
+
+JUMPS = (vocab.OP_UNCONDITIONAL_BRANCH, vocab.OP_COMPARE_AND_BRANCH)
+"""Opcodes that go to the blocks which they name."""
 
 _EXACT_FLOATS = 2**53
 _SAFE = 2**61
@@ -37,17 +44,24 @@ class Loops:
         Mask of the functions that are looked at; all else stays as it is.
     shard_id
         The value of the shard, in bounds.
+    split
+        Mask of the blocks that will be several before loops are unrolled, since a call-site in them is inlined.
     """
 
     ir: IR
     functions: Array
     shard_id: int
+    split: Array | None = None
     rows: Array = field(init=False)
-    """The `Loop` instructions."""
+    """The instructions that are loops, of whatever kind."""
     lower: Array = field(init=False)
     stride: Array = field(init=False)
     trips: Array = field(init=False)
-    """int64 for each loop; Python integers where one does not fit."""
+    """int64 for each loop; Python integers where one does not fit. 1 for loops that are lowered."""
+    written: tuple[Array, Array, Array] = field(init=False)
+    """Lower and upper bound and stride as they are in the file; of run time ones 0."""
+    lowered: Array = field(init=False)
+    """Mask of the loops that become branches and registers."""
     bound_faults: dict[int, tuple[str, str]] = field(init=False)
     """By loop number what is wrong with its bounds: code and message."""
 
@@ -64,12 +78,21 @@ class Loops:
         self.looked_at = wanted & ~self.opaque
         """Blocks whose instructions are looked at."""
         in_scope = self.looked_at[self.block] if len(self.block) else np.zeros(0, bool)
-        self.rows = np.flatnonzero(in_scope & (self.opcode == vocab.OP_LOOP))
+        self.rows = np.flatnonzero(in_scope & np.isin(self.opcode, STRUCTURED))
         self.number = np.full(len(self.block), -1, np.int64)
         """For each instruction its loop number, -1 where it is none."""
         self.number[self.rows] = np.arange(len(self.rows))
+        self.constant = self.opcode[self.rows] == vocab.OP_LOOP
+        """Mask of the loops that have a trip count."""
+        self.runtime = RuntimeLoops(self.ir, self.rows[~self.constant], self.shard_id)
         self.lower, upper, self.stride, self.bound_faults = self._bounds()
         self.trips = _trip_counts(self.lower, upper, self.stride)
+        self.trips[~self.constant] = 1
+        self.lowered = self._find_lowered()
+        self.written = self.lower, upper, self.stride
+        if self.lowered.any():
+            self.lower, self.stride = np.where(self.lowered, 0, self.lower), np.where(self.lowered, 1, self.stride)
+            self.trips = np.where(self.lowered, 1, self.trips)
 
     # -- structure -------------------------------------------------------------------------------------------
 
@@ -111,21 +134,56 @@ class Loops:
             found[level] &= found[self.parent[level]] & runs
         return found
 
+    def _find_lowered(self) -> Array:
+        """Return a mask of the loops that become branches: those of run time, with several blocks, with a `Break` or a
+        branch to a block of their own, and the loops around them (rule U2).
+        """  # noqa: D205
+        found = ~self.constant
+        if not len(self.rows):
+            return found
+        of_loop = self.owning_loop
+        bodies = of_loop[of_loop >= 0]
+        found |= np.bincount(bodies, minlength=len(found)) > 1
+        breaks = self.block[self.opcode == vocab.OP_BREAK]
+        branches = self.ir.tables["branches"]
+        at = [breaks, np.zeros(0, np.int64) if self.split is None else np.flatnonzero(self.split)]
+        if len(branches):
+            owner, target = branches["instruction_id"], branches["block_id"]
+            jumps = (target >= 0) & (np.append(of_loop, -1)[target] >= 0)
+            jumps[jumps] = np.isin(self.opcode[owner[jumps]], JUMPS) & self.seen[self.block[owner[jumps]]]
+            at.append(target[jumps])
+        marked = np.concatenate(at)
+        if len(marked):
+            marked = marked[self.seen[marked]]
+            found[of_loop[marked[of_loop[marked] >= 0]]] = True
+        if not found.any():
+            return found
+        found &= self.seen[self.block[self.rows]] & (self.trips > 0).astype(bool)
+        found[list(self.bound_faults)] = False
+        for level in reversed(self.levels[2:]):
+            inner = level[(of_loop[level] >= 0) & found[of_loop[level]]]
+            around = of_loop[self.parent[inner]]
+            found[around[around >= 0]] = True
+        return found
+
+    @cached_property
+    def shapes(self) -> LoweredShapes:
+        """What the lowered loops are made of."""
+        return LoweredShapes(self)
+
     # -- bounds ----------------------------------------------------------------------------------------------
 
     def _bounds(self) -> tuple[Array, Array, Array, dict[int, tuple[str, str]]]:
         """Return lower and upper bound and stride of each loop; an absent one is 0 (rule U1)."""
         axes = self.ir.tables["loops"]
-        row = np.full(len(self.block), -1, np.int64)
-        row[axes["instruction_id"][::-1]] = np.arange(len(axes))[::-1]  # the first, of several
-        row = row[self.rows]
+        row = axis_rows(self.ir)[self.rows]
         found: list[Array] = []
         for key in ("lb", "ub", "stride"):
             values = take(axes[key], row)
             found.append(np.where((row < 0) | (values == NULL_INT), 0, values))
         faults: dict[int, tuple[str, str]] = {}
         raw = take(axes["extra"], row) if axes.has("extra") else np.full(len(row), -1, np.int32)
-        raw = np.where(row < 0, -1, raw)
+        raw = np.where((row < 0) | ~self.constant, -1, raw)
         names = self.ir.pools.names
         for text in np.unique(raw[raw >= 0]).tolist():
             mine = np.flatnonzero(raw == text)
@@ -136,6 +194,10 @@ class Loops:
             problem = next((problem for _, problem in bounds if problem), None)
             if problem is not None:
                 faults.update(dict.fromkeys(mine.tolist(), problem))
+        of_run_time = np.flatnonzero(~self.constant)
+        for values, known in zip(found, self.runtime.bounds, strict=True):
+            values[of_run_time] = known
+        faults.update({int(of_run_time[place]): problem for place, problem in self.runtime.faults.items()})
         for loop in np.flatnonzero(found[2] == 0).tolist():
             axis = int(axes["axis"][row[loop]]) if row[loop] >= 0 else -1
             what = f"axis `{names[axis]}`" if axis >= 0 else "an axis"
@@ -158,9 +220,6 @@ class Loops:
                 "predicated_instruction",
                 "an instruction with predicates cannot be unrolled; lower them first",
             )
-        for row in np.flatnonzero(seen & np.isin(self.opcode, STRUCTURED[1:])).tolist():
-            opcode = self.ir.pools.codes["opcode"][int(self.opcode[row])]
-            self._fault(faults, row, 1, "dynamic_loop", f"`{opcode}` has no constant trip count; lower it first")
         for loop, (code, message) in self.bound_faults.items():
             if seen[self.rows[loop]]:
                 self._fault(faults, int(self.rows[loop]), 2, code, message)
@@ -178,34 +237,15 @@ class Loops:
         return of_each(ids, len(texts), lambda i: _is_predicated(texts[i])) > 0
 
     def _check_bodies(self, faults: Faults, seen: Array) -> None:
-        """Rule U2: one block, no `Break` in it, no branch to it."""
-        runs = np.zeros(len(self.rows), bool)
-        runs[:] = seen[self.rows] & (self.trips > 0).astype(bool)
-        loops_of = self.owning_loop[self.owning_loop >= 0]
-        blocks = np.bincount(loops_of, minlength=len(self.rows)) if len(self.rows) else np.zeros(0, np.int64)
-        breaks = np.zeros(len(self.rows), bool)
-        at = np.unique(self.block[self.looked_at[self.block] & (self.opcode == vocab.OP_BREAK)])
-        while len(at):
-            loop = self.owning_loop[at]
-            breaks[loop[loop >= 0]] = True
-            at = np.unique(self.parent[at])
-            at = at[at >= 0]
-        branches = self.ir.tables["branches"]
-        own = np.zeros(len(self.rows), bool)
-        if len(branches):
-            jumps = np.isin(
-                self.opcode[branches["instruction_id"]], (vocab.OP_UNCONDITIONAL_BRANCH, vocab.OP_COMPARE_AND_BRANCH)
+        """Look at what lowered loops count by, and at other instructions with blocks in loops."""
+        counted = np.flatnonzero(self.lowered & self.constant & seen[self.rows])
+        lower, upper, stride = (values[counted] for values in self.written)
+        for k in np.flatnonzero(_leaves_registers(lower, upper, stride)).tolist():
+            message = (
+                f"the loop counts from {int(lower[k])} to {int(upper[k])} by {int(stride[k])}, which a register of 32 "
+                "bits cannot hold; its body has control flow, so that it is counted at run time"
             )
-            target = branches["block_id"][jumps & (branches["block_id"] >= 0)]
-            loop = self.owning_loop[target]
-            own[loop[loop >= 0]] = True
-        advice = "; lower its control flow first"
-        for loop in np.flatnonzero(runs & ((blocks > 1) | breaks | own)).tolist():
-            if blocks[loop] > 1:
-                message = f"the loop's body has {int(blocks[loop])} blocks, and only one can be unrolled{advice}"
-            else:
-                message = f"the loop's body has {'a `Break`' if breaks[loop] else 'a branch to its own block'}{advice}"
-            self._fault(faults, int(self.rows[loop]), 3, "loop_with_control_flow", message)
+            self._fault(faults, int(self.rows[counted[k]]), 3, "integer_overflow", message)
         # Blocks of an instruction that is no loop cannot be repeated with it yet.
         first = np.flatnonzero(self.opaque & ~take(self.opaque, self.parent))
         for block in first[self.seen[self.parent[first]] & (self.owning_loop[self.parent[first]] >= 0)].tolist():
@@ -246,6 +286,9 @@ class Loops:
         vanishes = np.zeros(len(self.block), bool)
         vanishes[self.rows[known]] = True
         sizes = np.bincount(self.block[~vanishes], minlength=len(self.owner)).astype(dtype)
+        if self.lowered.any():
+            lowered = np.flatnonzero(self.lowered)
+            np.add.at(sizes, self.block[self.rows[lowered]], self.shapes.added.astype(dtype))
         for level in reversed(self.levels[1:]):
             loop = self.owning_loop[level]
             times = np.ones(len(level), dtype)
@@ -253,6 +296,18 @@ class Loops:
             times[counted] = self.trips[loop[counted]].astype(dtype)
             np.add.at(sizes, self.parent[level], times * sizes[level])
         return sizes
+
+
+def _leaves_registers(lower: Array, upper: Array, stride: Array) -> Array:
+    """Tell where a count does not stay in 32 bits, the step behind the last value included."""
+    wide = np.zeros(len(lower), bool)
+    for values in (lower, upper, stride):
+        wide |= (values < SMALLEST_COUNT) | (values > LARGEST_COUNT)
+    some = ~wide
+    trips = _trip_counts(lower[some], upper[some], stride[some])
+    behind = lower[some] + trips * stride[some]
+    wide[some] = (behind < SMALLEST_COUNT) | (behind > LARGEST_COUNT)
+    return wide
 
 
 def _is_predicated(text: str) -> bool:

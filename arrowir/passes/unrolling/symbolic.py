@@ -1,11 +1,12 @@
 """What becomes of the text of symbolic operands and of attributes, once for each distinct text (rules U4, U6)."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from arrowir import expressions, extras, layouts
-from arrowir.expressions import Compiler, Program, Rest, Template, TextWriter
+from arrowir.expressions import Compiler, Hole, Program, Rest, Template, TextWriter
 from arrowir.passes.unrolling.loops import of_each
 from arrowir.store import Array, Pools
 
@@ -70,6 +71,81 @@ def offset_program(text: str) -> Program:
         product = compiler.add("mul", value, compiler.add("given", dimension))
         offset = compiler.add("add", offset, product)
     return compiler.program((offset,))
+
+
+EXTENT = -1
+"""The given number that is the extent of the first dimension which a register moves."""
+_DYNAMIC = "dynamic_ap_info"
+_RUNTIME = (*expressions.RUNTIME_KINDS, "CCDivKind")
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What becomes of an operand whose addresses depend on axes of lowered loops."""
+
+    template: Template
+    """Its text; what is constant in the addresses is the last step that its program is asked for."""
+    dimension: int
+    """The first dimension that a register moves."""
+
+
+def moves(text: str) -> bool:
+    """Tell whether addresses depend on axes of lowered loops."""
+    return expressions.LOWERED in text and expressions.holds(list(addresses(text)[0]), expressions.LOWERED)
+
+
+@lru_cache(65536)
+def moving(text: str, keys: tuple[str, ...]) -> Moving:
+    """Return what becomes of a symbolic operand that registers move: a physical access with a dynamic offset (rule U4).
+
+    Parameters
+    ----------
+    text
+        Its text; axes of lowered loops are marked.
+    keys
+        Its members afterwards that stand in text, in order.
+    """
+    compiler, writer = Compiler(), TextWriter()
+    offset, entries, first = compiler.constant(0), list[Any](), -1
+    written = addresses(text)[0]
+    for dimension, address in enumerate(written):
+        folded = compiler.fold(address)
+        stride = compiler.add("given", dimension)
+        if any(expressions.holds(address, kind) for kind in _RUNTIME):
+            folded = compiler.fail("runtime_address")
+        if isinstance(folded, Rest):
+            entries.append({"coef": Hole(stride), "offset_expr": folded.tree})
+            first = dimension if first < 0 else first
+        else:
+            offset = compiler.add("add", offset, compiler.add("mul", folded.step, stride))
+    where = 0 if first <= 0 else max(1, 4 - (len(written) - first))  # W, Z, Y, X: the last one is X
+    extent = Hole(compiler.add("given", EXTENT))
+    info = {"aff_expr": entries, "c": 0, "indirect_dim": where, "indirect_dim_max_index": extent}
+    values: dict[str, tuple[str, int]] = {}
+    slot = 0
+    for key, value in extras.members(text):
+        values[key] = value, slot
+        slot += value.count(extras.PLACEHOLDER)
+    for place, key in enumerate(keys):
+        writer.put(f"{',' if place else '{'}{extras.dump(key)}:")
+        if key == _DYNAMIC:
+            writer.put_value(info)
+        else:
+            writer.put(*values[key])
+    writer.put("}")
+    writer.holes.append(offset)
+    pieces = tuple("".join(parts) for parts in writer.pieces)
+    return Moving(Template(compiler.program(writer.holes), pieces, tuple(writer.kept), True), first)
+
+
+def moving_layout(text: str) -> str:
+    """Return the layout of an operand that registers move."""
+    return edited_layout(text, {"memref": "c", "offset": "c", _DYNAMIC: layouts.RAW}, ("addrs",))
+
+
+def raw_keys(layout: str) -> tuple[str, ...]:
+    """Return the members of a layout that stand in text."""
+    return tuple(key for where, key in layouts.entries(layout) if where == layouts.RAW)
 
 
 @lru_cache(65536)

@@ -66,7 +66,8 @@ class UnrolledTables:
         iterations, old = self.iterations, self.ir.tables["instructions"]
         source = iterations.source
         self.origin["instructions"] = source, np.arange(len(source))
-        number = np.where(iterations.instance_depth > 0, iterations.flat, -1)[iterations.instance]
+        repeated = iterations.repeated[iterations.block]
+        number = np.where(repeated, iterations.flat, -1)[iterations.instance]
         named = symbolic.of_layouts(
             self.ir.pools, old["layout"], lambda text: layouts.source(text, "name") == layouts.COLUMN
         )
@@ -92,7 +93,7 @@ class UnrolledTables:
         source = self.iterations.source
         new = numbered(names, source, number, "-")
         function = self.ir.array("instructions", "function_id")
-        looped = np.flatnonzero((self.iterations.repeats > 0) & (self.iterations.depth[self.loops.block] > 0))
+        looped = np.flatnonzero((self.iterations.repeats > 0) & self.iterations.repeated[self.loops.block])
         touched = np.zeros(self.ir.count("functions"), bool)
         touched[function[looped]] = True
         taken = np.flatnonzero((function >= 0) & touched[np.maximum(function, 0)])
@@ -259,6 +260,8 @@ class UnrolledTables:
             if not len(mine):
                 continue
             row = old["row"][mine]
+            if self.text.reference_order is not None:
+                mine = mine[np.lexsort((self.text.reference_order[mine], row))]
             if table in self.origin:
                 source, owner = self.origin[table]
                 first = np.searchsorted(row, np.arange(self.ir.count(table) + 1))

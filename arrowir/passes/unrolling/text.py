@@ -14,6 +14,7 @@ from arrowir.passes.unrolling import symbolic
 from arrowir.passes.unrolling.faults import Fault, Faults, first_places
 from arrowir.passes.unrolling.iterations import Iterations
 from arrowir.passes.unrolling.loops import of_each
+from arrowir.passes.unrolling.moved_operands import MovedOperands
 from arrowir.passes.unrolling.values import TABLE_CODES, LoopValues, Subjects
 from arrowir.runs import expand
 from arrowir.store import Array, Table, starts
@@ -66,6 +67,8 @@ class UnrolledText:
     instructions: NewCells = field(init=False)
     kept_references: Array = field(init=False)
     """Mask of the references whose placeholders stay."""
+    reference_order: Array | None = None
+    """For each reference its place among those of its row, where texts have them in another order than before."""
 
     def __post_init__(self) -> None:
         iterations = self.iterations
@@ -116,7 +119,7 @@ class UnrolledText:
 
         rows = np.flatnonzero(of_each(text, len(texts), known) > 0)
         if len(rows):
-            self._keep_slots("instructions", rows, text, {i: t.kept for i, t in templates.items()})
+            self.keep_slots("instructions", rows, text, {i: t.kept for i, t in templates.items()})
             self._fill(self.instructions, "instructions", rows, text, templates)
 
     def _subjects(
@@ -143,17 +146,17 @@ class UnrolledText:
             return
         of_operands = table == "operands"
         instruction = self.ir.tables["operands"]["instruction_id"] if of_operands else np.arange(len(text))
-        cells, subject, owner = self._cells_of(table, rows)
+        cells, subject, owner = self.cells_of(table, rows)
         subjects = self._subjects(table, text, runs, rows, instruction[rows])
         made = simple[text[subject]]
         for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
-            self._note(subjects, result, owner[group], subject[group])
+            self.note(subjects, result, owner[group], subject[group])
             if program.results:
                 holes = [result.whole(step) for step in program.results]
-                made[group] = self._distinct(templates, text[subject[group]], holes)
+                made[group] = self.distinct(templates, text[subject[group]], holes)
         new.cells.append(("extra", cells, made))
 
-    def _cells_of(self, table: str, rows: Array) -> tuple[Array, Array, Array]:
+    def cells_of(self, table: str, rows: Array) -> tuple[Array, Array, Array]:
         """Return what comes of some rows of a table: new rows, the source of each, the new instruction of each."""
         source = self.operand_source if table == "operands" else self.iterations.source
         mine = np.zeros(self.ir.count(table), bool)
@@ -161,7 +164,7 @@ class UnrolledText:
         cells = np.arange(len(source)) if mine.all() else np.flatnonzero(mine[source])
         return cells, source[cells], self.operand_owner[cells] if table == "operands" else cells
 
-    def _distinct(self, templates: dict[int, Template], text: Array, holes: list[Array]) -> Array:
+    def distinct(self, templates: dict[int, Template], text: Array, holes: list[Array]) -> Array:
         """Return the texts of templates with their holes filled, each distinct one made once."""
         code = text
         for values in holes:
@@ -174,7 +177,7 @@ class UnrolledText:
     def _intern(self, text: str) -> int:
         return self.ir.pools.extras.intern(text) if text else -1
 
-    def _keep_slots(self, table: str, rows: Array, text: Array, kept: Mapping[int, tuple[int, ...]]) -> None:
+    def keep_slots(self, table: str, rows: Array, text: Array, kept: Mapping[int, tuple[int, ...]]) -> None:
         """Note which placeholders stay in rows whose text changes."""
         flags: list[bool] = []
         base = np.zeros(len(self.texts) + 1, np.int64)
@@ -220,9 +223,9 @@ class UnrolledText:
             message = (
                 f"set `{sets.text()[named]}` has a block for each iteration of a loop; make it a plain tensor first"
             )
-            self._operand_fault(row, 0, "block_tensor", message)
+            self.operand_fault(row, 0, "block_tensor", message)
 
-    def _operand_fault(
+    def operand_fault(
         self, row: int, rank: int, code: str, message: str, location: int = -1, place: int | None = None
     ) -> None:
         """Note a fault of an operand; without a place, one that each instance has: it is met in the first."""
@@ -240,7 +243,7 @@ class UnrolledText:
         layout = self.ir.pools.layouts[int(self.ir.tables["instructions"]["layout"][instruction])]
         return next((place for place, (_, name) in enumerate(layouts.entries(layout)) if name == key), -1)
 
-    def _note(self, subjects: Subjects, result: expressions.Run, owner: Array, subject: Array) -> None:
+    def note(self, subjects: Subjects, result: expressions.Run, owner: Array, subject: Array) -> None:
         """Note the first fault of each function among results; `owner` has the instructions in the result."""
         bad = np.flatnonzero(result.fault)
         if not len(bad):
@@ -251,7 +254,7 @@ class UnrolledText:
             code = expressions.FAULTS[int(result.fault[k])]
             message = expressions.EXPLAINED[code]
             if subjects.table == "operands":
-                self._operand_fault(row, 5, code, f"an expression cannot be worked out: {message}", place=place)
+                self.operand_fault(row, 5, code, f"an expression cannot be worked out: {message}", place=place)
                 continue
             key = subjects.programs[int(subjects.program[row])].places[int(result.at[k])]
             order = (0, place, self._rank(row, key), 0, int(result.at[k]))
@@ -263,7 +266,7 @@ class UnrolledText:
             return
         text = self.ir.tables["operands"]["extra"]
         templates = {i: symbolic.generic_template(self.texts[i]) for i in np.unique(text[rows]).tolist()}
-        self._keep_slots("operands", rows, text, {i: t.kept for i, t in templates.items()})
+        self.keep_slots("operands", rows, text, {i: t.kept for i, t in templates.items()})
         self._fill(self.operands, "operands", rows, text, templates)
 
     def _physical(self, rows: Array) -> None:
@@ -271,21 +274,26 @@ class UnrolledText:
         operands, texts = self.ir.tables["operands"], self.texts
         sound, location, limit, given = self._places(rows)
         rows, location = rows[sound], location[sound]
+        if self.iterations.has_lowered and len(rows):
+            moved = of_each(operands["extra"][rows], len(texts), lambda i: symbolic.moves(texts[i])) > 0
+            if moved.any():
+                MovedOperands(self, rows[moved], location[moved], limit, given).find()
+            rows, location = rows[~moved], location[~moved]
         if not len(rows):
             return
         text = operands["extra"]
         known = {i: texts[i] if i >= 0 else "" for i in np.unique(text[rows]).tolist()}
         programs = {i: symbolic.offset_program(t) for i, t in known.items()}
-        cells, subject, owner = self._cells_of("operands", rows)
+        cells, subject, owner = self.cells_of("operands", rows)
         subjects = self._subjects("operands", text, programs, rows, operands["instruction_id"][rows])
         offset = np.empty(len(cells), np.int64)
         instance = self.iterations.instance[owner]
         for group, program, result in self.values.run(subjects, subject, instance, given):
-            self._note(subjects, result, owner[group], subject[group])
+            self.note(subjects, result, owner[group], subject[group])
             value = result.whole(program.results[0])
             outside = (result.fault == 0) & ((value < 0) | (value >= limit[subject[group]]))
             if outside.any():
-                self._out_of_bounds(
+                self.out_of_bounds(
                     owner[group][outside], subject[group][outside], value[outside], limit, rows, location
                 )
             offset[group] = value
@@ -302,9 +310,9 @@ class UnrolledText:
         for i, old in known.items():
             new_text[i] = self._intern(symbolic.addresses(old)[1])
         self.operands.column("extra")[rows] = new_text[text[rows]]
-        self._keep_slots("operands", rows, text, {i: symbolic.addresses(old)[2] for i, old in known.items()})
+        self.keep_slots("operands", rows, text, {i: symbolic.addresses(old)[2] for i, old in known.items()})
 
-    def _out_of_bounds(
+    def out_of_bounds(
         self, owner: Array, subject: Array, offset: Array, limit: Array, rows: Array, location: Array
     ) -> None:
         """Note the first operand of each function whose offset is not inside its location."""
@@ -314,7 +322,7 @@ class UnrolledText:
             at = int(location[np.searchsorted(rows, row)])
             name = self.ir.tables["locations"].text()[at]
             message = f"offset {int(offset[k])} is not inside location `{name}` of {int(limit[row])} elements"
-            self._operand_fault(row, 6, "address_out_of_bounds", message, at, int(owner[k]))
+            self.operand_fault(row, 6, "address_out_of_bounds", message, at, int(owner[k]))
 
     def _places(self, rows: Array) -> tuple[Array, Array, Array, list[tuple[Array, Array | None]]]:
         """Look at what symbolic operands address (rule U4).
@@ -369,19 +377,19 @@ class UnrolledText:
                 if name >= 0
                 else "no set; give it `memsetref`"
             )
-            self._operand_fault(row, 1, "unresolved_name", f"it names {what}")
+            self.operand_fault(row, 1, "unresolved_name", f"it names {what}")
             return
         name = sets.text()[of]
         if rank != dims:
             message = f"it has {rank} addresses for set `{name}` of {dims} dimensions; give one for each"
-            self._operand_fault(row, 2, "address_rank_mismatch", message)
+            self.operand_fault(row, 2, "address_rank_mismatch", message)
         elif number[of] != 1:
             message = f"set `{name}` has {int(number[of])} locations; an address needs exactly one"
-            self._operand_fault(row, 3, "symbolic_location_count", message)
+            self.operand_fault(row, 3, "symbolic_location_count", message)
         else:
             code = int(operands["dtype"][row])
             what = f"dtype `{pools.codes['dtype'][code]}` has no known size" if code >= 0 else "it has no `dtype`"
-            self._operand_fault(row, 4, "unknown_dtype", f"{what}, so that its offset cannot be worked out")
+            self.operand_fault(row, 4, "unknown_dtype", f"{what}, so that its offset cannot be worked out")
 
     def _immediates(self, rows: Array) -> None:
         """Rule U6: a symbolic immediate becomes the value that its expression selects."""
@@ -390,12 +398,12 @@ class UnrolledText:
         operands, texts = self.ir.tables["operands"], self.texts
         text = operands["extra"]
         known = {i: symbolic.immediate(texts[i] if i >= 0 else "") for i in np.unique(text[rows]).tolist()}
-        cells, subject, owner = self._cells_of("operands", rows)
+        cells, subject, owner = self.cells_of("operands", rows)
         programs = {i: program for i, (_, program, _) in known.items()}
         subjects = self._subjects("operands", text, programs, rows, operands["instruction_id"][rows])
         chosen = np.zeros(len(cells), np.int64)
         for group, program, result in self.values.run(subjects, subject, self.iterations.instance[owner]):
-            self._note(subjects, result, owner[group], subject[group])
+            self.note(subjects, result, owner[group], subject[group])
             # One that failed is noted already: -2 keeps it from being looked at again.
             chosen[group] = np.where(result.fault > 0, -2, result.whole(program.results[0]))
         count = of_each(text[subject], len(texts), lambda i: len(known[i][0]), absent=0)
@@ -403,14 +411,14 @@ class UnrolledText:
         function = self.ir.array("instructions", "function_id")[self.iterations.source[owner[outside]]]
         for k in outside[first_places(function, owner[outside], subject[outside])].tolist():
             message = f"its expression selects element {int(chosen[k])} of a list of {int(count[k])} values"
-            self._operand_fault(int(subject[k]), 6, "immediate_out_of_range", message, place=int(owner[k]))
+            self.operand_fault(int(subject[k]), 6, "immediate_out_of_range", message, place=int(owner[k]))
         chosen[(chosen < 0) | (chosen >= count)] = -1
         layout, extra = self._immediate_text(operands["layout"][subject], text[subject], chosen, known)
         self.operands.column("kind")[rows] = vocab.OPERAND_IMM_VALUE
         self.operands.cells += [("layout", cells, layout), ("extra", cells, extra)]
         for name in ("layout", "extra"):
             self.operands.column(name)
-        self._keep_slots("operands", rows, text, {i: kept for i, (_, _, kept) in known.items()})
+        self.keep_slots("operands", rows, text, {i: kept for i, (_, _, kept) in known.items()})
 
     def _immediate_text(self, layout: Array, text: Array, chosen: Array, known: dict[int, Any]) -> tuple[Array, Array]:
         """Return the new layouts and texts of immediates, each distinct one made once."""

@@ -67,14 +67,14 @@ class _Axis:
         return range(self.bound("lb"), self.bound("ub"), stride)
 
 
-@opcode("Loop", ins=_ANY, outs=_ANY, keys="LoopAxis blocks isParallel isBasicBlock unroll registers", control=True)
-def loop(step: Step) -> None:
-    """The values of ``range(lb, ub, stride)``, the bounds taken at the start (rule U1)."""
-    axis = _Axis(step)
-    remaining = iter(axis.values())
+def _counted(step: Step, axis: _Axis, check: Callable[[range], None] = lambda values: None) -> None:
+    """Execute the blocks once for each value of the axis; before each of them a check may look at the values."""
+    values = axis.values()
+    remaining = iter(values)
     axes = step.frame.axes
 
     def again() -> bool:
+        check(values)
         value = next(remaining, None)
         if value is None:
             axes.pop(axis.row, None)
@@ -83,27 +83,24 @@ def loop(step: Step) -> None:
         return True
 
     step.machine.loop(step, again)
+
+
+@opcode("Loop", ins=_ANY, outs=_ANY, keys="LoopAxis blocks isParallel isBasicBlock unroll registers", control=True)
+def loop(step: Step) -> None:
+    """The values of ``range(lb, ub, stride)``, the bounds taken at the start (rule U1)."""
+    _counted(step, _Axis(step))
 
 
 @opcode("DynamicForLoop", ins=_ANY, outs=_ANY, keys="DynamicForLoopAxis blocks", control=True, basis="strong")
 def dynamic_loop(step: Step) -> None:
     """A loop whose end stands in a register at its start; the body must not change that."""
     axis = _Axis(step)
-    values = axis.values()
-    remaining = iter(values)
-    axes = step.frame.axes
 
-    def again() -> bool:
+    def check(values: range) -> None:
         if axis.values() != values:
             raise SimulationError("undecided: the body of the loop changes the loop's own bounds")
-        value = next(remaining, None)
-        if value is None:
-            axes.pop(axis.row, None)
-            return False
-        axes[axis.row] = value
-        return True
 
-    step.machine.loop(step, again)
+    _counted(step, axis, check)
 
 
 @opcode("DoWhile", ins=_ANY, outs=_ANY, keys="cond blocks", control=True)
@@ -147,19 +144,19 @@ def compare_and_branch(step: Step) -> None:
 @opcode("Break", ins=_ANY, outs=_ANY, control=True)
 def leave_loop(step: Step) -> None:
     """Leave the innermost loop."""
-    step.machine.leave_loop()
+    step.machine.leave_loop(step)
 
 
 @opcode("Return", ins=_ANY, outs=_ANY, control=True)
 def leave_function(step: Step) -> None:
     """Return from the function."""
-    step.machine.leave_function()
+    step.machine.leave_function(step)
 
 
 @opcode("Exit", ins=_ANY, outs=_ANY, control=True)
 def leave_program(step: Step) -> None:
     """End the program."""
-    step.machine.leave_program()
+    step.machine.leave_program(step)
 
 
 # -- calls --------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def memset(step: Step) -> None:
         )
     if mode != "Const":
         raise SimulationError(f"the mode `{mode}` is not modelled")
-    constant, held = step.integer("constant"), step.out.dtype
+    constant, held = step.integer("constant", highest=(1 << 64) - 1), step.out.dtype
     if not 0 <= constant < 1 << (8 * held.size):
         raise SimulationError(f"the constant {constant} is no bit pattern of `{held.name}`")
     step.out.write_bits(np.full(step.out.shape, constant, held.unsigned))

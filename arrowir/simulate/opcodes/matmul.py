@@ -211,8 +211,7 @@ def _clear(step: Step) -> None:
     if power == 0:
         return
     access = step.out.access
-    memory, size = access.memory, access.dtype.size
-    bytes_ = np.add.outer(access.numbers() * size, np.arange(size)).reshape(-1)
+    memory, bytes_ = access.memory, access.bytes().reshape(-1)
     region = _BANK << power
     program = step.machine.program
     bank = program.integer("locations", "bank", memory.location) or 0

@@ -141,13 +141,13 @@ def quantize_mx(step: Step) -> None:
     are elements and scales.
     """
     source, (out, scales) = step.ins[0], step.outs
-    partitions = source.partitions
+    partitions, innermost = source.partitions, source.access.steps[-1]
     if source.dtype.kind != "float":
         raise SimulationError(f"`{source.code.title}` is `{source.dtype.name}`; expected a float dtype")
-    if partitions % LANES or source.shape[-1] % _GROUP or source.access.steps[-1] != 1:
+    if partitions % LANES or source.shape[-1] % _GROUP or innermost != 1:
         raise SimulationError(
             f"`{source.code.title}` has {partitions} partitions, and rows of {source.shape[-1]} elements with the step "
-            f"{source.access.steps[-1]}; expected a multiple of {LANES}, a multiple of {_GROUP}, and the step 1"
+            f"{innermost}; expected a multiple of {LANES}, a multiple of {_GROUP}, and the step 1"
         )
     name = _element(out)
     if out.count * (_GROUP if _packed(out) else 1) != source.count or out.partitions != partitions:

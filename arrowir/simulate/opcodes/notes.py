@@ -52,4 +52,4 @@ def halt(step: Step) -> None:
         level.again is None and level.block + 1 == len(level.blocks) and level.at >= level.end for level in levels
     )
     if not last and step.decide("halt", "instructions follow it") == "stop":
-        step.machine.leave_program()
+        step.machine.leave_program(step)

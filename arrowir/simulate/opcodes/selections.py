@@ -1,5 +1,6 @@
 """Selections: by a predicate, by an affine function of the place, by a range; and the affine function itself."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from arrowir.diagnostics import SimulationError
 from arrowir.expressions import is_integer
-from arrowir.simulate import dtypes
+from arrowir.simulate import alu, dtypes
 from arrowir.simulate.accumulators import accumulate, write_reduction
 from arrowir.simulate.dtypes import F32
 from arrowir.simulate.registry import opcode
@@ -16,14 +17,7 @@ from arrowir.simulate.rows import cast, column, paired, write_where
 from arrowir.simulate.step import Operand, Step
 from arrowir.store import Array
 
-_COMPARISONS: dict[str, "np.ufunc"] = {
-    "is_equal": np.equal,
-    "not_equal": np.not_equal,
-    "is_gt": np.greater,
-    "is_ge": np.greater_equal,
-    "is_lt": np.less,
-    "is_le": np.less_equal,
-}
+_COMPARISONS = {name: alu.ARITHMETIC[name] for name in ("is_equal", "not_equal", "is_gt", "is_ge", "is_lt", "is_le")}
 
 
 def _values(source: Operand, target: Operand) -> Array:
@@ -126,7 +120,7 @@ def affine(step: Step, operand: Operand) -> NDArray[np.int64]:
     """
     pairs, multiplier = _pairs(step), step.integer("channel_multiplier")
     partitions, count = operand.partitions, operand.count
-    named = int(np.prod([num for _, num in pairs], dtype=np.int64))
+    named = math.prod(num for _, num in pairs)
     if named * partitions == count:
         pairs.insert(0, (multiplier, partitions))
     elif named != count:
@@ -135,7 +129,10 @@ def affine(step: Step, operand: Operand) -> NDArray[np.int64]:
         )
     elif multiplier:
         raise SimulationError("`pattern` has a step for the partitions, and so has `channel_multiplier`")
-    total = np.full((1,) * len(pairs), step.integer("base"), np.int64)
+    first = step.integer("base")
+    if abs(first) + sum(abs(by) * num for by, num in pairs) >= 1 << 62:
+        raise SimulationError(f"an affine function from {first} on by {pairs!r:.60} leaves 64 bits")
+    total = np.full((1,) * len(pairs), first, np.int64)
     for axis, (by, num) in enumerate(pairs):
         form = [1] * len(pairs)
         form[axis] = num

@@ -1,7 +1,9 @@
 """Element types: values in float32, and what writing does to a value."""
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -44,18 +46,23 @@ def value_of(bits: int, name: str) -> float:
     return sign * float((1 + Fraction(mantissa, 1 << mantissas)) * Fraction(2) ** (exponent - bias))
 
 
+@cache
+def finite_values(name: str) -> tuple[list[Fraction], bool]:
+    """Return the values of a format from 0 on, and whether it has an infinity."""
+    exponents, mantissas, _ = FORMS[name]
+    values = [value_of(bits, name) for bits in range(1 << exponents + mantissas)]
+    return [Fraction(v) for v in values if math.isfinite(v)], math.inf in values
+
+
 def nearest(value: float, name: str) -> float:
     """Round to nearest even by search among all values of a format."""
-    exponents, mantissas, _ = FORMS[name]
-    size = 1 << exponents + mantissas
-    values = [value_of(bits, name) for bits in range(size)]
-    finite = [v for v in values if math.isfinite(v)]
-    step = Fraction(finite[-1]) - Fraction(finite[-2])
+    finite, infinity = finite_values(name)
     magnitude = Fraction(abs(value))
-    if magnitude >= Fraction(finite[-1]) + step / 2:
-        return math.copysign(math.inf, value) if math.inf in values else math.nan
-    place = min(range(len(finite)), key=lambda k: (abs(Fraction(finite[k]) - magnitude), k % 2))
-    return math.copysign(finite[place], value)
+    if magnitude >= finite[-1] + (finite[-1] - finite[-2]) / 2:
+        return math.copysign(math.inf, value) if infinity else math.nan
+    above = min(bisect_left(finite, magnitude), len(finite) - 1)
+    place = min((max(above - 1, 0), above), key=lambda k: (abs(finite[k] - magnitude), k % 2))
+    return math.copysign(float(finite[place]), value)
 
 
 def test_sizes_are_those_of_the_vocabulary() -> None:

@@ -57,6 +57,17 @@ def test_what_is_wrong(norm: str) -> None:
         call("none").run()
     with pytest.raises(OptionError, match="`test_norm` is defined already"):
         simulate.define_kernel(norm, lambda inputs, options: [])
+    for given, reason in ((None, "gives None; expected a list of arrays"), ([["a"], 0], "gives <U1 for `out 0`")):
+        simulate.define_kernel(norm, lambda inputs, options, given=given: given, replace=True)
+        with pytest.raises(SimulationError, match=reason):
+            call(norm).run()
+    simulate.define_kernel(norm, lambda inputs, options: [options["missing"]], replace=True)
+    with pytest.raises(SimulationError, match="the definition of `test_norm` fails: KeyError: 'missing'") as e:
+        call(norm).run()
+    assert isinstance(e.value.__cause__.__cause__, KeyError)  # type: ignore[union-attr]
+    for shapes in ([["a", 6]], [[2.5, 4]], 3, "xy"):  # what is no shape is none
+        simulate.define_kernel(norm, lambda inputs, options: [inputs[0], np.zeros(inputs[0].shape[0])], replace=True)
+        assert call(norm, srcs_shape=shapes).run()["total"].shape == (4, 1)
     simulate.define_kernel(norm, lambda inputs, options: [inputs[0]], replace=True)
     with pytest.raises(SimulationError, match="gives 1 outputs, the call-site has 2"):
         call(norm).run()

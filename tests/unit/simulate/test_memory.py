@@ -6,7 +6,7 @@ import pytest
 from arrowir.diagnostics import SimulationError
 from arrowir.simulate.dtypes import dtype
 from arrowir.simulate.memory import Access, CrossingError, Memory
-from tests.simulated import numbers
+from tests.simulated import Bench, numbers
 
 PATTERNS = [
     ([(8, 4), (1, 8)], 0),
@@ -71,6 +71,16 @@ def test_other_faults_of_patterns() -> None:
         Access(Memory("m", 4, 6, flat=False), dtype("float32"), 0, [(1, 1)])
     with pytest.raises(SimulationError, match="128 partitions from partition 32 on"):
         Access(Memory("m", 128, 8, flat=False, base=32), dtype("uint8"), 0, [(8, 1)])
+
+
+def test_what_is_too_large_is_refused_before_memory_is_taken() -> None:
+    memory = Memory("m", 4, 8, flat=True)
+    with pytest.raises(SimulationError, match="1,099,511,627,776 elements: too many"):
+        Access(memory, dtype("uint8"), 0, [(0, 1 << 40)])
+    bench = Bench()
+    bench.add("Memset", [], [bench.scratch("huge", (128, 10**12), memory="DRAM")], mode="Const", constant=0)
+    with pytest.raises(SimulationError, match="`huge` has 512,000,000,000,000 bytes; the simulator holds"):
+        bench.run()
 
 
 def test_written_bytes_are_remembered() -> None:

@@ -1,5 +1,6 @@
 """Microscaled numbers, against loops over groups and single elements."""
 
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -197,13 +198,18 @@ def exponent(number: float) -> int:
 
 def nearest(name: str, number: float) -> int:
     """The bit pattern whose value is nearest, of two the even one; numbers out of range have the greatest."""
-    known = {int(c): value(name, int(c)) for c in codes(name)}
-    half = 8 if name == "float4_e2m1fn" else 128
+    half, known, values = table(name)
     sign = half if np.signbit(number) else 0
-    size = min(abs(number), max(known.values()))
-    distance = {c: abs(v - size) for c, v in known.items() if c < half}
-    least = min(distance.values())
-    return sign | min((c for c, d in distance.items() if d == least), key=lambda c: c % 2)
+    distance = np.abs(values - min(abs(number), values.max()))
+    return sign | min(known[distance == distance.min()].tolist(), key=lambda code: code % 2)
+
+
+@cache
+def table(name: str) -> tuple[int, Array, Array]:
+    """The bit patterns without a sign, of how many there are, and their values."""
+    half = 8 if name == "float4_e2m1fn" else 128
+    known = [int(code) for code in codes(name) if code < half]
+    return half, np.array(known), np.array([value(name, code) for code in known])
 
 
 def quantised(name: str, x: Array) -> tuple[Array, Array]:

@@ -1,0 +1,1 @@
+"""Parts of the pass `constant_propagate`."""

@@ -1,0 +1,1 @@
+"""Lowering of generic indirect accesses: what they mean, and the chains that compute it."""

@@ -1,0 +1,1 @@
+"""The parts of `translate_nki_ast_to_bir`."""
