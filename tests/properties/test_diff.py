@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import arrowir as air
 from arrowir import IR, Diff, FormatError, schema
 from arrowir.analyse.comparing import TABLES, out_of_order
+from arrowir.formats.rebinding import rebinding_names
 from arrowir.store import Array
 from arrowir.testing.strategies import documents, inlinable_documents, unrollable_documents
 from arrowir.testing.workloads import module as workload
@@ -357,7 +358,8 @@ def check_inlining(document: Json) -> None:
     plain = air.diff(before, air.read_json(after.to_json(), name="m"))
     accounts(plain)
     assert plain.rows["kernel"].drop_nulls().is_in(before.functions.filter("is_kernel")["name"].implode()).all()
-    assert not air.diff(after, air.read_json(after.to_json(), name="m"))
+    if not rebinding_names(after):  # of two things of one name a file can mean the other one (rule R7)
+        assert not air.diff(after, air.read_json(after.to_json(), name="m"))
 
 
 @given(calls)
