@@ -18,7 +18,7 @@ PASS = "check"
 """What the rows about a check name as their pass."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckedRunResult(RunResult):
     """What a run did to a batch, and what came of executing the modules before and after it."""
 
@@ -35,6 +35,7 @@ def run(
     strict: bool = False,
     verify: Literal["none", "ends", "each"] = "ends",
     enable_bir_kernel: bool = False,
+    tensor_map: bool | None = None,
     check: Literal[0] = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RunResult: ...
@@ -49,6 +50,7 @@ def run(
     enable_bir_kernel: bool = False,
     tensor_map: bool | None = None,
     check: int,
+    check_tolerance: float = 0.0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> CheckedRunResult: ...
 def run(
@@ -61,6 +63,7 @@ def run(
     enable_bir_kernel: bool = False,
     tensor_map: bool | None = None,
     check: int = 0,
+    check_tolerance: float = 0.0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RunResult:
     """Run a pipeline of passes over a batch.
@@ -93,6 +96,9 @@ def run(
         Execute each module before and after the run, on so many random inputs, and compare what they write (see
         `equivalent`). A difference is an error row (`not_equivalent`), and a module that cannot be executed a note
         (`not_executable`); `checks` of the result has all that was compared.
+    check_tolerance
+        How far apart floats may be in that comparison, relative to their size and at least to 1. With 0 every byte has
+        to be the same, which the bodies of library kernels do not promise (rule B5).
     progress
         Called before each pass with its name, its number from 0, and the number of passes; and so for modules that are
         checked.
@@ -122,12 +128,14 @@ def run(
     base.check_batch(ir, "`run`")
     if type(check) is not int or check < 0:
         raise arguments.wrong("`check`", "a number of random inputs, 0 for none", check)
+    if type(check_tolerance) not in (int, float) or not check_tolerance >= 0:
+        raise arguments.wrong("`check_tolerance`", "a number of at least 0", check_tolerance)
     steps = pipeline.plan_steps(passes, options, enable_bir_kernel=enable_bir_kernel)
     if not check:
         return pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
     shard_id = shard_of(steps)
     result = pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
-    return checked(ir, result, check, shard_id=shard_id, strict=strict, progress=progress)
+    return checked(ir, result, check, tolerance=check_tolerance, shard_id=shard_id, strict=strict, progress=progress)
 
 
 def shard_of(steps: Iterable[Step]) -> int:
@@ -150,6 +158,7 @@ def checked(
     result: RunResult,
     trials: int,
     *,
+    tolerance: float = 0.0,
     shard_id: int = 0,
     strict: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
@@ -164,6 +173,8 @@ def checked(
         What the run did.
     trials
         How many random inputs each module is executed on.
+    tolerance
+        How far apart floats may be, as in `equivalent`.
     shard_id
         The value of the shard, as the passes had it.
     strict
@@ -182,7 +193,7 @@ def checked(
         if progress is not None:
             progress("checking", done, total)
 
-    found = equivalent(ir, result.ir, trials=trials, shard_id=shard_id, progress=at)
+    found = equivalent(ir, result.ir, trials=trials, tolerance=tolerance, shard_id=shard_id, progress=at)
     rows = messages(found)
     if strict:
         base.raise_first_error(rows)

@@ -20,8 +20,8 @@ LARGEST = 1 << 40
 
 VERDICTS = ("fits", "only with reuse", "too large", "out of bounds", "unknown")
 """`fits`: all do, side by side, or as they are placed; `only with reuse`: they do not side by side, so that some have
-to take each other's place; `too large`: one alone does not; `out of bounds`: one is placed beyond the end; `unknown`:
-the architecture is not known."""
+to take each other's place; `too large`: one alone does not; `out of bounds`: one is placed beyond the end, or below 0;
+`unknown`: the architecture is not known."""
 
 
 def fit(ir: "IR") -> list[dict[str, dict[str, Any]]]:
@@ -73,14 +73,14 @@ def _filled(ir: "IR", rows: Array, module: Array) -> dict[str, Array]:
     """Return per module the bytes of the fullest partition, of the highest end, and of the largest location."""
     locations = ir.tables["locations"]
     final = locations["allocated"][rows] == 1
-    size = np.minimum(locations["bytes"][rows], LARGEST)
-    end = np.minimum(_zeroed(locations["addr"][rows]), LARGEST) + size
+    size, addr = np.minimum(locations["bytes"][rows], LARGEST), _zeroed(locations["addr"][rows])
+    end = np.minimum(addr, LARGEST) + size
     return {
         "allocated_bytes": _fullest(ir, rows[final], module[final], size[final]),
         "unallocated_bytes": _fullest(ir, rows[~final], module[~final], size[~final]),
         "highest_byte": _largest(len(ir), module[final], end[final]),
         "largest_bytes": _largest(len(ir), module, size),
-        "allocated": np.bincount(module[final], minlength=len(ir)),
+        "below": np.bincount(module[final & (addr < 0)], minlength=len(ir)),
         "unallocated": np.bincount(module[~final], minlength=len(ir)),
     }
 
@@ -145,7 +145,7 @@ def _verdict(capacity: int | None, usable: int | None, held: dict[str, int]) -> 
         return "unknown"
     if held["largest_bytes"] > capacity:
         return "too large"
-    if held["highest_byte"] > capacity:
+    if held["highest_byte"] > capacity or held["below"]:
         return "out of bounds"
     if not held["unallocated"] or held["allocated_bytes"] + held["unallocated_bytes"] <= usable:
         return "fits"

@@ -134,6 +134,13 @@ def _run(parser: argparse.ArgumentParser) -> None:
         help="execute each module before and after, on N random inputs, and compare what it computes",
     )
     add(
+        "--check-tolerance",
+        type=_tolerance,
+        default=0.0,
+        metavar="X",
+        help="how far apart floats may be there, relative to their size and at least to 1 (default: 0, the same bytes)",
+    )
+    add(
         "--verify",
         choices=("none", "ends", "each"),
         default="ends",
@@ -276,6 +283,16 @@ def _jobs(text: str) -> int:
 
 def _checks(text: str) -> int:
     return _at_least_1(text, "random inputs")
+
+
+def _tolerance(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is no tolerance: it must be a number of at least 0")
+    return number
 
 
 def _steps(text: str) -> int:

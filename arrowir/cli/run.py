@@ -46,7 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
         checks: dict[int, str] = {}
         if arguments.check:
             checked = validation.checked(
-                given.ir, result, arguments.check, shard_id=shard_id, strict=arguments.strict, progress=progress.at
+                given.ir,
+                result,
+                arguments.check,
+                tolerance=arguments.check_tolerance,
+                shard_id=shard_id,
+                strict=arguments.strict,
+                progress=progress.at,
             )
             result = checked
             checks.update(checked.checks.statuses)

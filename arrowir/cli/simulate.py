@@ -79,6 +79,8 @@ def _arrays(given: list[list[tuple[str, str]]]) -> dict[str, Any]:
             array: Any = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            if isinstance(error, ValueError) and not _is_npy(path):
+                reason = "it is no .npy file"  # NumPy takes it for pickled objects, and says how to load these
             raise UsageError(f"the input `{name}` cannot be read from `{path}`: {reason}") from None
         if not isinstance(array, np.ndarray):
             array.close()
@@ -87,6 +89,12 @@ def _arrays(given: list[list[tuple[str, str]]]) -> dict[str, Any]:
             )
         found[name] = array
     return found
+
+
+def _is_npy(path: str) -> bool:
+    """Tell whether a file begins as an array of NumPy does."""
+    with Path(path).open("rb") as file:
+        return file.read(6) == b"\x93NUMPY"
 
 
 def _of_modules(ir: IR, arrays: dict[str, Any], function: str | None) -> list[dict[str, Any]]:

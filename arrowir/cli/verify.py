@@ -23,7 +23,7 @@ def verify(arguments: argparse.Namespace) -> int:
         given = inputs.load(inputs.find(arguments.inputs), progress)
         progress.at("verifying", 0, 1)
         levels = [level for names in arguments.level for level in names] or None
-        found = checking.find(given.ir, "all" if levels == ["all"] else levels)
+        found = checking.find(given.ir, levels)
     modules = inputs.interleaved(given, count(given, found))
     if arguments.json:
         rows = checking.table(found).to_dicts()
@@ -90,4 +90,6 @@ def summarise(modules: list[dict[str, Any]]) -> None:
     """Print how many findings there are, in how many modules."""
     totals = {s: sum(m.get(f"{s}s", 0) for m in modules) for s in SEVERITIES}
     listed = ", ".join(console.counted(totals[s], s) for s in SEVERITIES if totals[s])
-    console.answer(f"{console.counted(len(modules), 'module')}: {listed or 'nothing found'}\n")
+    unread = sum(m.get("status") == "failed" for m in modules)
+    more = f"; {console.counted(unread, 'file')} not read" if unread else ""
+    console.answer(f"{console.counted(len(modules) - unread, 'module')}: {listed or 'nothing found'}{more}\n")

@@ -10,6 +10,7 @@ from arrowir.formats import assemble, json_text
 from arrowir.formats.bir_reader import BirReader
 from arrowir.formats.findings import About
 from arrowir.formats.json_writer import JsonWriter
+from arrowir.formats.values import Wrong
 from arrowir.ir import IR
 from arrowir.store import Array
 from arrowir_kernels import hash_names
@@ -148,7 +149,10 @@ def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:
     """Write one module, read it back, and compare what names mean."""
     reader = BirReader(ir.pools)
     document = json_text.parse(writer.text(module))
-    reader.read(document.value, name="", source=None, stage=None)
+    try:
+        reader.read(document.value, name="", source=None, stage=None)
+    except Wrong:  # a null where a name has to be: nothing to read back, which the verifier tells
+        return []
     again = assemble.part_of(reader)
     begins = {table: int(places[module]) for table, places in writer.begins.items()}
     about = About(ir.tables["modules"].text()[module], module, begins, reader.texts)
@@ -157,7 +161,10 @@ def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:
         first, end = (int(n) for n in writer.begins[table][module : module + 2])
         now, then = ir.tables[table][column][first:end], again.columns[table][column]
         meant = _local(ir, table, of, first, end, now, begins)
-        differs = np.flatnonzero(meant != (np.full(end - first, -1) if then is None else then))
+        rows = np.arange(end - first)
+        if then is not None and len(then) != len(rows):  # what means nothing is written as null, which makes no row
+            rows = np.flatnonzero(_means(ir, table)[first:end])
+        differs = rows[meant[rows] != (-1 if then is None else then)]
         for row in differs.tolist():
             kind, name = _name_of(ir, table, column, of, raw, first + row)
             key = _function_of(ir, table, first + row, begins), kind, name
@@ -171,6 +178,12 @@ def _compare(ir: IR, writer: JsonWriter, module: int) -> list[Diagnostic]:
         )
         for (function, kind, name), count in counts.items()
     ]
+
+
+def _means(ir: IR, table: str) -> Array:
+    """Return the mask of the rows of a table that mean something, or have a name for it."""
+    columns = {name for of, column, _, raw in _BY_NAME if of == table for name in (column, raw) if name is not None}
+    return np.logical_or.reduce([ir.tables[table][name] >= 0 for name in sorted(columns)])
 
 
 def _local(ir: IR, table: str, of: str, first: int, end: int, ids: Array, begins: dict[str, int]) -> Array:

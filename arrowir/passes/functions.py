@@ -1,7 +1,7 @@
 """Plain functions as passes: anything that maps a batch to a batch may be a step of a pipeline (rule P1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,10 +50,10 @@ def of_function(function: Function) -> Pass:
             work = _Attempt(self.name, function)
             parts = work.attempt(ir, np.flatnonzero(active))
             status = np.full(len(ir), UNCHANGED, np.int8)
-            for modules, before, after in parts:
-                status[modules[changed(before, after)]] = CHANGED
+            for modules, _, differs in parts:
+                status[modules[differs]] = CHANGED
             status[list(work.failed)] = FAILED
-            return Plan(status, list(work.failed.values()), [(m, after) for m, _, after in parts])
+            return Plan(status, list(work.failed.values()), [(m, after) for m, after, _ in parts])
 
         def apply(self, ir: IR, plan: Plan) -> IR:
             return put_together(ir, plan.edit)
@@ -61,8 +61,8 @@ def of_function(function: Function) -> Pass:
     return FunctionPass()
 
 
-Part = tuple[Array, IR, IR]
-"""Modules of the batch, what they were, what they became."""
+Part = tuple[Array, IR, Array]
+"""Modules of the batch, what they became, and the mask of those that have changed."""
 
 
 class _Attempt:
@@ -80,10 +80,7 @@ class _Attempt:
         try:
             out: Any = self.function(part)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises becomes a row
-            if len(modules) == 1:
-                self.failed[int(modules[0])] = self._row(int(modules[0]), error)
-                return []
-            return [found for half in np.array_split(modules, 2) for found in self.attempt(ir, half)]
+            return self._divided(ir, modules, self._row(error))
         if not isinstance(out, IR) or len(out) != len(part):
             got = f"{len(out)} modules for {len(part)}" if isinstance(out, IR) else type(out).__name__
             raise OptionError(
@@ -96,13 +93,38 @@ class _Attempt:
                 f"step `{self.name}` returned other modules than it got, or in another order; a function in a pipeline"
                 " returns the same modules in the same order"
             )
-        return [(modules, part, out)]
+        try:
+            differs = changed(part, out)
+        except Exception:
+            if (fault := _fault(out)) is None:  # the tables are sound, so the function is not to blame
+                raise
+            what = f"step `{self.name}` returned tables that do not hold together: {fault}"
+            return self._divided(ir, modules, diag.make("internal_error", what))
+        return [(modules, out, differs)]
 
-    def _row(self, module: int, error: Exception) -> Diagnostic:
+    def _divided(self, ir: IR, modules: Array, row: Diagnostic) -> list[Part]:
+        """Fail the module with a row, if it is one; else apply the function to each half of them."""
+        if len(modules) == 1:
+            module = int(modules[0])
+            self.failed[module] = replace(row, module_id=module)
+            return []
+        return [found for half in np.array_split(modules, 2) for found in self.attempt(ir, half)]
+
+    def _row(self, error: Exception) -> Diagnostic:
         if isinstance(error, PassError) and error.diagnostic.code in diag.CODES:
-            return diag.make(error.diagnostic.code, error.diagnostic.message, severity="error", module_id=module)
-        what = f"step `{self.name}` raised {type(error).__name__}: {error}"
-        return diag.make("internal_error", what, module_id=module)
+            return diag.make(error.diagnostic.code, error.diagnostic.message, severity="error")
+        return diag.make("internal_error", f"step `{self.name}` raised {type(error).__name__}: {error}")
+
+
+def _fault(ir: IR) -> str | None:
+    """Return what does not hold together in tables that cannot be written; None for sound ones."""
+    from arrowir.testing.assertions import assert_valid
+
+    try:
+        assert_valid(ir)
+    except Exception as error:  # noqa: BLE001 - broken tables may break the check, too
+        return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+    return None
 
 
 def put_together(ir: IR, parts: list[tuple[Array, IR]]) -> IR:

@@ -12,7 +12,7 @@ import heapq
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from arrowir.schema import NULL_INT
 from arrowir.store import Array
 
 if TYPE_CHECKING:
+    from arrowir.library.call import Call
     from arrowir.library.kernel import Kernel
 
 STATUS, MEMORY = range(2)
@@ -173,8 +174,6 @@ class _Driver:
 
     def _one(self, kind: int, sites: Array) -> None:
         """Drive the kernel of one call."""
-        from arrowir.library import registry  # not for modules that call no kernel: it takes long to load
-
         module, count = np.unique(self.calls.sites.module[sites], return_counts=True)
         room = self.step.max_instructions - self.total[module]
         limit = int(max(0, (np.floor(room / count) + 1).max()))
@@ -183,9 +182,7 @@ class _Driver:
         try:
             call = read_call(self.calls, int(self.calls.example[kind]), **flags)
             place = Place(call)
-            kernel = registry.create(call)
-            status = _steps(kernel, place)
-            size = kernel.instructions
+            status, size = self._driven(call, place)
         except ArrowIRError as error:
             status, size = _refusal(error), 0
         taken = place.taken if place is not None and status.ok else None
@@ -205,6 +202,20 @@ class _Driver:
             self._fail(
                 sites[np.isin(self.calls.sites.module[sites], module[large])], lambda s: self._too_large(s, predicted)
             )
+
+    def _driven(self, call: "Call", place: Place) -> tuple[Status, int]:
+        """Make a kernel and drive it; return its status and how many instructions its body has."""
+        from arrowir.library import registry  # not for modules that call no kernel: it takes long to load
+
+        try:
+            kernel = registry.create(call)
+            return _steps(kernel, place), kernel.instructions
+        except ArrowIRError:
+            raise
+        except Exception as error:  # anybody may write a kernel: the row has to name it
+            self.step.log.error("internal error in kernel %s", call.kernel_name, exc_info=error)
+            text = f"kernel `{call.kernel_name}` raised {type(error).__name__}: {error}"
+            return Status(False, text, "internal_error"), 0
 
     def _too_large(self, site: int, predicted: dict[int, float]) -> Diagnostic:
         module = int(self.calls.sites.module[site])
@@ -236,7 +247,8 @@ def _steps(kernel: "Kernel", place: Place) -> Status:
     try:
         kernel.build()
         kernel.commit(place)
-        return kernel.result()
+        status = cast("Any", kernel.result())
+        return status if isinstance(status, Status) else Status(False, f"`result` returned {status!r}, no `Status`")
     except ArrowIRError as error:
         return _refusal(error)
     finally:

@@ -355,7 +355,7 @@ def plan_steps(
         mine = [number for number, step in enumerate(steps) if step.name == name]
         if not mine:
             registry.get(name)  # complains when there is none at all
-            listed = ", ".join(f"`{step.name}`" for step in steps) or "no pass"
+            listed = ", ".join(f"`{each}`" for each in dict.fromkeys(step.name for step in steps)) or "no pass"
             raise OptionError(f"options are given for pass `{name}`, which is not part of this run; it has {listed}")
         for number in mine:
             made = steps[number].made

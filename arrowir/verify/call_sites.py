@@ -19,7 +19,7 @@ def _named(g: Group) -> Array:
     """Return the call-sites with a callee, or the name of one."""
     calls = g.facts.ir.tables["calls"]
     mask = np.zeros(g.facts.ir.count("instructions"), bool)
-    mask[calls["instruction_id"]] = True
+    mask[calls["instruction_id"][(calls["callee_id"] >= 0) | (calls["name"] >= 0)]] = True
     return mask[g.rows]
 
 

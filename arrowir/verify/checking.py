@@ -59,10 +59,10 @@ def chosen_levels(levels: "str | Iterable[str] | None") -> tuple[str, ...]:
         return tuple(LEVELS)
     wanted = [levels] if isinstance(levels, str) else arguments.listed(levels, "`levels`", "names of levels")
     for level in wanted:
-        if level not in LEVELS:
+        if level not in LEVELS and level != "all":
             known = ", ".join(f"`{name}`" for name in LEVELS)
             raise OptionError(f"there is no level {level!r:.60}; the levels are {known}, and `all` is all of them")
-    return tuple(level for level in LEVELS if level in wanted)
+    return tuple(level for level in LEVELS if level in wanted or "all" in wanted)
 
 
 def find(ir: IR, levels: "str | Iterable[str] | None" = None, *, only: "Sequence[str] | None" = None) -> Findings:

@@ -31,6 +31,9 @@ class _Places:
         self.bytes, self.partitions = locations["bytes"], locations["partitions"]
         banks, bank_bytes = facts.arch("psum_banks", -1)[module], facts.arch("psum_bank_bytes", -1)[module]
         self.banks = banks
+        # The address of a PSUM location counts from its bank; one of no bank of the memory is told by that.
+        number = np.where(self.psum & (np.abs(self.bank) < banks), np.abs(self.bank), 0)
+        self.before = number * np.maximum(bank_bytes, 0)
         capacity = np.where(self.sb, facts.arch("sbuf_bytes", -1)[module], banks * bank_bytes)
         self.capacity = np.where(banks < 0, -1, capacity)
         self.known = (self.sb | self.psum) & self.sized & (self.capacity >= 0)
@@ -46,14 +49,17 @@ def _too_big(facts: Facts) -> Found | None:
 def _outside(facts: Facts) -> Found | None:
     p = _Places(facts)
     big = p.sb & (p.bytes > p.capacity)
-    end = p.addr.astype(np.float64) + p.bytes
-    bad = p.known & p.final & ~big & ((end > p.capacity) | (p.addr < 0))
+    bad = p.known & p.final & ~big & ((p.addr.astype(np.float64) + p.before + p.bytes > p.capacity) | (p.addr < 0))
+
+    def sums(rows: Array, *parts: Array) -> list[int]:
+        return [sum(each) for each in zip(*(part[rows].tolist() for part in parts), strict=True)]
+
     return found(
         "locations",
         bad,
         type=lambda rows: facts.names("locations", rows, "type"),
-        addr=p.addr,
-        end=lambda rows: [int(e) for e in end[rows].tolist()],
+        addr=lambda rows: sums(rows, p.before, p.addr),
+        end=lambda rows: sums(rows, p.before, p.addr, p.bytes),
         capacity=p.capacity,
     )
 

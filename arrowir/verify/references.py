@@ -18,22 +18,28 @@ _TOLD = frozenset((("DoWhile", "cond"),))
 """Keys that have a rule of their own."""
 
 
-def _unresolved(facts: Facts, table: str, column: str, mask: Array | bool = True, **fill: Any) -> Found | None:
-    """Return the rows that kept a name because nothing has it; `name` is that name."""
+def _unresolved(
+    facts: Facts, table: str, column: str, mask: Array | bool = True, nameless: Array | bool = False, **fill: Any
+) -> Found | None:
+    """Return the rows that kept a name because nothing has it, and the `nameless`; `name` is that name, or `none`."""
     numbers = facts.ir.tables[table][column]
     texts = facts.ir.pools.names.texts
     word = fill.pop("word", "name")
 
     def names(rows: Array) -> list[Any]:
-        return [texts[n] for n in numbers[rows].tolist()]
+        return [texts[n] if n >= 0 else "none" for n in numbers[rows].tolist()]
 
-    return found(table, (numbers >= 0) & mask, **{word: names}, **fill)
+    return found(table, ((numbers >= 0) & mask) | nameless, **{word: names}, **fill)
 
 
 def _locations(facts: Facts) -> list[Found]:
     operands = facts.ir.tables["operands"]
     by_set = (operands["location_id"] < 0) & (operands["name"] < 0)
-    made = [_unresolved(facts, "operands", "name"), _unresolved(facts, "operands", "set_name", by_set)]
+    nameless = by_set & (operands["set_id"] < 0) & (operands["set_name"] < 0) & facts.footprints.addressed
+    made = [
+        _unresolved(facts, "operands", "name", nameless=nameless),
+        _unresolved(facts, "operands", "set_name", by_set),
+    ]
     return [m for m in made if m is not None]
 
 
@@ -41,24 +47,38 @@ def _registers(facts: Facts) -> list[Found]:
     references = facts.ir.tables["references"]
     inside = references["target"] == _CODES.index("registers")
     inside &= references["table"] != _CODES.index("loops")
-    made = [_unresolved(facts, "operands", "register_name"), _unresolved(facts, "references", "name", inside)]
+    empty = inside & (references["target_id"] < 0) & (references["name"] < 0)
+    operands = facts.ir.tables["operands"]
+    nameless = (operands["register_id"] < 0) & (operands["register_name"] < 0)
+    nameless &= operands["kind"] == vocab.OPERAND_REGISTER_ACCESS
+    made = [
+        _unresolved(facts, "operands", "register_name", nameless=nameless),
+        _unresolved(facts, "references", "name", inside, empty),
+    ]
     return [m for m in made if m is not None]
 
 
 def _axes(facts: Facts) -> Found | None:
-    mask = facts.ir.tables["references"]["target"] == _CODES.index("loops")
-    return _unresolved(facts, "references", "name", mask, word="axis")
+    references = facts.ir.tables["references"]
+    mask = references["target"] == _CODES.index("loops")
+    nameless = mask & (references["target_id"] < 0) & (references["name"] < 0)
+    return _unresolved(facts, "references", "name", mask, nameless, word="axis")
 
 
 def _edges(facts: Facts, *, unroll: bool) -> Found | None:
-    mask = (facts.ir.tables["dependencies"]["relation"] == vocab.RELATION_UNROLL) == unroll
-    return _unresolved(facts, "dependencies", "name", mask)
+    edges = facts.ir.tables["dependencies"]
+    mask = (edges["relation"] == vocab.RELATION_UNROLL) == unroll
+    nameless = mask & (edges["on_instruction_id"] < 0) & (edges["name"] < 0)
+    return _unresolved(facts, "dependencies", "name", mask, nameless)
 
 
 def _slots(facts: Facts) -> Found | None:
-    slots = facts.ir.tables["branches"]["slot"]
-    words = vocab.BRANCH_SLOTS.values
-    return _unresolved(facts, "branches", "name", slot=lambda rows: [words[s] for s in slots[rows].tolist()])
+    branches = facts.ir.tables["branches"]
+    slots, words = branches["slot"], vocab.BRANCH_SLOTS.values
+    nameless = (branches["block_id"] < 0) & (branches["name"] < 0)
+    return _unresolved(
+        facts, "branches", "name", nameless=nameless, slot=lambda rows: [words[s] for s in slots[rows].tolist()]
+    )
 
 
 # -- queues ----
@@ -93,6 +113,17 @@ def _unknown(facts: Facts, table: str, column: str, vocabulary: vocab.Vocabulary
     """Return the rows whose code is behind the closed list."""
     codes = facts.ir.tables[table][column]
     return found(table, codes >= len(vocabulary), **{word: lambda rows: facts.names(table, rows, column)})
+
+
+def _kinds_of_operands(facts: Facts) -> Found | None:
+    """Return the operands of a kind that is not known, or of none."""
+    codes = facts.ir.tables["operands"]["kind"]
+    bad = (codes < 0) | (codes >= len(vocab.OPERAND_KINDS))
+
+    def kinds(rows: Array) -> list[Any]:
+        return ["none" if kind is None else kind for kind in facts.names("operands", rows, "kind")]
+
+    return found("operands", bad, kind=kinds)
 
 
 def _dtypes(facts: Facts) -> list[Found]:
@@ -252,8 +283,7 @@ RULES = [
        "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=False), level="references"),
     rule("BIR298", "references", "an indirect access counts an input or index operand of its instruction",
          "correct `arg_id`, or add the operand that holds the indices", _indirect_arguments, same=("BIR406", "BIR407")),
-    rule("BIR091", "structure", "the kind of an operand is a known one", "correct `kind`",
-         lambda f: _unknown(f, "operands", "kind", vocab.OPERAND_KINDS, "kind"),
+    rule("BIR091", "structure", "the kind of an operand is a known one", "correct `kind`", _kinds_of_operands,
          text="Unknown ArgumentKind (`{kind}`)"),
     rule("BIR024", "structure", "the dtype of an operand or a set is a known one", "correct `dtype`", _dtypes),
     rule("BIR015", "structure", "the keys that an opcode cannot do without are there", "add the key",

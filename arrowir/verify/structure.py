@@ -105,11 +105,23 @@ def _product(shape: list[int]) -> float:
 
 def _empty_locations(facts: Facts) -> Found | None:
     locations = facts.ir.tables["locations"]
-    no_rows = locations["partitions"] == 0
-    no_rows &= (locations["type"] != vocab.MEM_PSUM) | (locations["bytes"] <= 0)  # else told by GCA080
-    empty = (locations["bytes"] == 0) | no_rows
+    partitions, bytes_ = locations["partitions"], locations["bytes"]
+    no_rows = partitions == 0
+    no_rows &= (locations["type"] != vocab.MEM_PSUM) | (bytes_ <= 0)  # else told by GCA080
+    empty = (bytes_ <= 0) | no_rows | (partitions < 0)
     owner = locations["set_id"]
-    return found("locations", empty, set=lambda rows: facts.names("sets", owner[rows]))
+
+    def sizes(rows: Array) -> list[Any]:
+        pairs = zip(partitions[rows].tolist(), bytes_[rows].tolist(), strict=True)
+        return [_size(*pair) for pair in pairs]
+
+    return found("locations", empty, set=lambda rows: facts.names("sets", owner[rows]), size=sizes)
+
+
+def _size(partitions: int, size: int) -> str:
+    if NULL_INT in (partitions, size):
+        return "no `dims`"
+    return "size 0" if min(partitions, size) >= 0 else f"{partitions} partitions of {size} bytes"
 
 
 def _aliases(facts: Facts) -> Found | None:
@@ -201,7 +213,7 @@ RULES = [
     rule("MLO003", "structure", "a mask of opt-in passes has four bits", "correct `optin_passes`", _optin),
     rule("BIR156", "structure", "a set is smaller than 4 GiB", "split the tensor", _large_sets),
     rule("empty_location", "structure", "a location has bytes", "remove the location, or correct `dims`",
-         _empty_locations, severity="warning", text="memory location `{memloc}` of set `{set}` has size 0"),
+         _empty_locations, severity="warning", text="memory location `{memloc}` of set `{set}` has {size}"),
     rule("MLOC-alias", "structure", "locations that may share bytes are in DRAM", "remove the alias", _aliases,
          text="{src} -> {dst}. Aliasing only permitted for DRAM locations."),
     rule("MLOC-packid", "structure", "a pack id is that of a PSUM location", "remove `pack_id_hint`", _pack_ids),

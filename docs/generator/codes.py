@@ -18,7 +18,10 @@ ADVICE: dict[str, tuple[str, str]] = {
     "unknown_value": ("F1", "nothing: the value is kept; a newer compiler may have added it"),
     "term_count_mismatch": ("F3, U5", "correct `n_terms`: the compiler refuses the module"),
     "rebinding_name": ("R7", "rename one of the two if the JSON is read again; ids and Parquet are not affected"),
-    "internal_error": ("O9", "report it, with the module; the other modules of the batch are done"),
+    "internal_error": (
+        "O9",
+        "report it, with the module, or mend your own kernel that it names; the other modules of the batch are done",
+    ),
     "too_many_instructions": ("O6", "raise `max_instructions`, or split the module"),
     "introduced_error": ("P2", "mend the pass; if it is one of this library, report it, with the module"),
     "not_supported": ("N1, N3, U2, U7", "see the limits of the pass on its page"),
@@ -90,7 +93,10 @@ ADVICE: dict[str, tuple[str, str]] = {
     "bad_tensor_map": ("N17, O8", "write the file again, or leave it out with `tensor_map=False`"),
     "no_tensor_map": ("N17, O8", "put `tensor_map.json` beside the module, or leave the option out"),
     "psum_overflow": ("T8", "compile the kernel for the module's architecture"),
-    "not_equivalent": ("O8", "look at the instruction named: a pass changed what it computes; please report it"),
+    "not_equivalent": (
+        "O8",
+        "look at the instruction named; library kernels are compared to a tolerance by `--check-tolerance 0.01`",
+    ),
     "not_executable": ("O3", "give what the reason asks for, a reading for instance, or check it by other means"),
 }
 """For each code the rules that speak of it, and what a user can do."""

@@ -61,6 +61,29 @@ def test_b2_an_exception_fails_only_its_module_and_cleanup_is_done(step: str) ->
     assert result.diagnostics.select("module", "code").rows() == [("bad", "internal_error")]
 
 
+def test_b2_an_exception_of_a_kernel_names_it_and_its_call_site() -> None:
+    class Broken(Kernel):
+        name = "Broken"
+
+        def emit(self, body: library.BodyBuilder) -> None:
+            raise KeyError("tile")
+
+    class Mute(Kernel):
+        name = "Mute"
+
+        def result(self) -> library.Status:
+            return None  # type: ignore[return-value]
+
+        def emit(self, body: library.BodyBuilder) -> None: ...
+
+    with registered(Broken, Mute):
+        found = fault(one_call(kernel="Broken"))
+        assert (found.code, found.instruction) == ("internal_error", "C")
+        assert found.message == "kernel `Broken` raised KeyError: 'tile'"
+        found = fault(one_call(kernel="Mute"))
+        assert (found.code, found.message) == ("kernel_failed", "`result` returned None, no `Status`")
+
+
 def test_b2_what_the_library_refuses_a_kernel_is_its_status() -> None:
     class Careless(Kernel):
         name = "Careless"

@@ -401,6 +401,22 @@ def test_r7_every_kind_of_name(kind: str) -> None:
     assert len(rebound(changed)) == 1
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "notes"), [("branches", "block_id", [("a", "f")]), ("dependencies", "on_instruction_id", [])]
+)
+def test_r7_what_means_nothing_is_no_name(table: str, column: str, notes: list[tuple[str, str]]) -> None:
+    """It is written as null; a file with a null dependency cannot be read back at all."""
+    rows = [instruction("I", ins=[operand("a"), operand("b")]), instruction("J", dependencies=["I"])]
+    ends = [block(name, instruction(f"B{name}", "UnconditionalBranch", target="y")) for name in "xy"]
+    ends[0]["instructions"][:0] = rows
+    ir = load(module(function("f", [storage("a"), storage("b")], blocks=ends)))
+    twice = ir.replace(locations=ir.tables["locations"].replace(name=Strings.of(["a", "a"])))
+    assert rebound(twice) == [("a", "f")]
+    ids = ir.tables[table][column].copy()
+    ids[0] = -1
+    assert rebound(twice.replace(**{table: ir.tables[table].replace(**{column: ids})})) == notes
+
+
 def test_r7_modules_can_be_picked_and_samples_have_none() -> None:
     paths = [*sorted((ROOT / "data/samples/klr009").glob("*4.bir.json")), ROOT / "data/samples/opcode_zoo.json"]
     ir, _ = read_documents(paths)

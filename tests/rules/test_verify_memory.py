@@ -228,6 +228,23 @@ def test_case_n03_an_address_beyond_the_capacity() -> None:
     assert row["message"].endswith("bytes 400000 to 404000 of a partition, and SB has 229376")
 
 
+def test_a_tensor_that_goes_on_behind_the_last_bank() -> None:
+    """A tensor may take several banks; `addr` counts from the first of them."""
+    for bank, end in ((6, None), (7, 18_432), (-7, 18_432)):
+        made = copied(psum(128, 1024), T())
+        made.place_of("in0")["bank"] = bank
+        found = air.verify(made.ir()).filter(rule="location_out_of_bounds")["message"].to_list()
+        told = f"memory location `in0` takes bytes 14336 to {end} of a partition, and PSUM has 16384"
+        assert found == ([] if end is None else [told])
+
+
+def test_bytes_are_told_exactly() -> None:
+    made = copied()
+    made.place_of("in0")["addr"] = 2**63 - 1
+    (message,) = air.verify(made.ir()).filter(rule="location_out_of_bounds")["message"]
+    assert f"takes bytes {2**63 - 1} to {2**63 - 1 + 256} " in message
+
+
 def test_case_n04_a_start_at_partition_48() -> None:
     module = build.module(arch="gen3")
     main = module.function()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -76,6 +77,44 @@ def test_p2_an_error_that_a_pass_brings_in_fails_the_module_and_names_the_pass(w
         *(("c", name, status) for name, status in (("label", "changed"), ("stray", "unchanged"), ("late", "changed"))),
     ]
     assert result.ir.modules["name"].to_list() == ["a", "b", "c"]
+
+
+def forgetting(table: str, column: str) -> Callable[[IR], IR]:
+    """Return a faulty pass: it takes away the first row that a column names."""
+
+    def forget(ir: IR) -> IR:
+        ids = ir.tables[table][column].copy()
+        ids[np.flatnonzero(ids >= 0)[0]] = -1
+        return ir.replace(**{table: ir.tables[table].replace(**{column: ids})})
+
+    return forget
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("file", "table", "column", "code"),
+    [
+        ("kernel_lowered", "branches", "block_id", "unresolved_block"),
+        ("kernel_lowered", "dependencies", "on_instruction_id", "BIR014"),
+        ("kernel_lowered", "operands", "register_id", "BIR016"),
+        ("kernel_lowered", "references", "target_id", "BIR016"),
+        ("loops", "references", "target_id", "BIR227"),
+        ("tiny", "calls", "callee_id", "BIR205"),
+    ],
+)
+def test_p2_a_pass_that_takes_away_what_is_named_is_found(
+    when: When, file: str, table: str, column: str, code: str
+) -> None:
+    ir = air.read(f"data/generated/{file}.json")
+    result = air.run(ir, [forgetting(table, column)], verify=when)
+    (row,) = result.diagnostics.filter(severity="error").rows(named=True)
+    assert (row["pass"], row["code"], row["compiler_code"]) == ("forget", "introduced_error", code)
+
+
+@pytest.mark.parametrize(("table", "column"), [("branches", "block_id"), ("dependencies", "on_instruction_id")])
+def test_p2_none_takes_what_names_nothing(table: str, column: str) -> None:
+    """R7: where names repeat, what a step made is read back; that must not depend on the verifier."""
+    assert air.run(air.read("data/generated/kernel_lowered.json"), [forgetting(table, column)], verify="none").ok
 
 
 def test_p2_none_looks_at_nothing() -> None:

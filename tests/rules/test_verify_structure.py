@@ -243,6 +243,41 @@ def test_case_n01_a_set_of_size_zero_is_named() -> None:
     assert (row["severity"], row["location"], row["set"]) == ("warning", "t", "t_set")
 
 
+@pytest.mark.parametrize(
+    ("dims", "size"),
+    [
+        ([-1, 256], "-1 partitions of 256 bytes"),
+        ([128, -256], "128 partitions of -256 bytes"),
+        ([], "no `dims`"),
+        ([0, 256], "size 0"),
+    ],
+)
+def test_dims_that_are_no_size_are_told(dims: list[int], size: str) -> None:
+    made = Module()
+    made.tensor("t", sb(128, 64))
+    made.place_of("t")["dims"] = dims
+    made.add("n", "NoOp")
+    (message,) = air.verify(made.ir()).filter(rule="empty_location")["message"]
+    assert message == f"memory location `t` of set `t_set` has {size}"
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "message"),
+    [
+        ({"kind": "physical_ap", "ap": [[1, 1], [1, 1]], "offset": 0, "dtype": "int32"},
+         "BIR036", "MemoryLocation with name none not found"),
+        ({"kind": "register_access", "dtype": "int32"}, "BIR016", "Register with name none not found"),
+        ({"dtype": "int32"}, "BIR091", "Unknown ArgumentKind (`none`)"),
+        ({"kind": None, "dtype": "int32"}, "BIR091", "Unknown ArgumentKind (`none`)"),
+    ],
+)  # fmt: skip
+def test_an_operand_without_a_name_or_a_kind_is_told(value: Json, rule: str, message: str) -> None:
+    made = sound("Sink", [imm(1.0)])
+    made.x["ins"][0] = value
+    found = air.verify(made.ir()).select("rule", "message", "instruction", "slot")
+    assert found.rows() == [(rule, message, "x", "ins[0]")]
+
+
 def test_case_n07_an_undefined_name_is_one_row_each_and_no_exception() -> None:
     made = added()
     for k in range(12):

@@ -35,6 +35,7 @@ LIBRARY: dict[str, Call] = {
     "run, options of a pass": lambda w: air.run(IR, ["unroll"], options={"unroll": w}),
     "run, an option": lambda w: air.run(IR, ["unroll"], options={"unroll": {"shard_id": w}}),
     "run, verify": lambda w: air.run(IR, ["unroll"], verify=w),
+    "run, check_tolerance": lambda w: air.run(IR, ["unroll"], check_tolerance=w),
     "run, progress": lambda w: air.run(IR, ["unroll"], progress=w) if w not in (len, int) else None,
     "step, order": lambda w: air.run(IR, ["unroll", passes.Step(w, "unroll")]),
     "step, name": lambda w: air.run(IR, [passes.Step(1, w)]),

@@ -375,6 +375,10 @@ def test_passes_and_settings(command: Command, tmp_path: Path) -> None:
         (["--passes", "inline_nki_kernl"], "Backend pass: inline_nki_kernl is not registered! did you mean"),
         (["--set", "unrol.shard_id=1"], "Backend pass: unrol is not registered!"),
         (["--set", "unroll.shard_id=1"], "not part of this run"),
+        (
+            ["--set", "unroll.shard_id=1", "--passes", "inline_nki_kernel,inline_nki_kernel"],
+            "has `inline_nki_kernel`\n",
+        ),
         (["--set", "inline_nki_kernel.allocatd=true"], "no option `allocatd`"),
         (["--set", "inline_nki_kernel.allocated=maybe"], "takes bool | None, got 'maybe' (str)"),
         (["--set", "inline_nki_kernel.allocated=1"], "takes bool | None, got 1 (int)"),

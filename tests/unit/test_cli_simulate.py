@@ -143,7 +143,7 @@ def test_options_reach_the_simulator(tmp_path: Path, values: Path, run: Run) -> 
         (["--input", "x=none.npy"], "the input `x` cannot be read from `none.npy`: No such file or directory"),
         (["--input", "z={values}"], "`z` is no location of `sg0000`; inputs: `x`"),
         (["--input", "x={values}", "x={values}"], "the input `x` is given twice"),
-        (["--input", "x={text}"], "the input `x` cannot be read from"),
+        (["--input", "x={text}"], "text`: it is no .npy file"),
         (["--input", "x={archive}"], "it is an archive; give a file of one array"),
         (["--reading", "mod"], "`mod` is no reading: write CASE=CHOICE"),
         (["--reading", "mod=up"], "`up` is no reading of `mod`"),

@@ -74,6 +74,7 @@ def test_levels_are_chosen_and_checked(command: Command, tmp_path: Path) -> None
     assert command("verify", path, "--level", "operands,structure")[0] == 0
     assert command("verify", path, "--level", "operands", "--level", "memory")[0] == 1
     assert command("verify", path, "--level", "all")[0] == 1
+    assert command("verify", path, "--level", "operands,all")[0] == 1
     code, _, err = command("verify", path, "--level", "memories")
     assert code == 2
     assert "there is no level 'memories'; the levels are `references`, `structure`" in err
@@ -87,6 +88,13 @@ def test_a_file_that_cannot_be_read_is_a_failure_among_the_modules(command: Comm
     assert [m["name"] for m in answer["modules"]] == ["broken", "scale_add"]
     assert answer["modules"][0]["status"] == "failed"
     assert "format_error" in err
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_sound(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    assert command("verify", tmp_path / "broken.json")[:2] == (1, "0 modules: nothing found; 1 file not read\n")
+    _, out, _ = command("verify", tmp_path / "broken.json", SCALE_ADD)
+    assert out == "1 module: nothing found; 1 file not read\n"
 
 
 @pytest.mark.parametrize("member", ["error", "warning", "note"])

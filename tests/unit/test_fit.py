@@ -53,6 +53,7 @@ def test_sums_are_those_of_the_fullest_partition(main: build.FunctionBuilder, mo
         ([(8, 229_368)], "fits"),
         ([(9, 229_368)], "out of bounds"),
         ([(1000, 400_000)], "out of bounds"),
+        ([(1000, -64)], "out of bounds"),
         ([(200_000, 0), (200_000, 0)], "fits"),
     ],
 )

@@ -355,3 +355,24 @@ def test_a_rebinding_name_is_a_note_of_the_run() -> None:
     assert notes["module"].to_list() == ["m"]
     assert notes["severity"].to_list() == ["note"]
     assert air.run(ir, [lambda ir: ir]).diagnostics.is_empty()
+
+
+def test_tables_of_a_step_that_do_not_hold_together_are_told_as_its_fault() -> None:
+    """O9: only the module that has them fails."""
+
+    def careless(ir: IR) -> IR:
+        ids = ir.tables["operands"]["location_id"].copy()
+        faulty = np.array(ir.tables["modules"].text().tolist()) == "b"
+        ids[(ids >= 0) & faulty[ir.array("operands", "module_id")]] = 1_000_000
+        return ir.replace(operands=ir.tables["operands"].replace(location_id=ids))
+
+    built = air.build.module()
+    main = built.function("main")
+    main.add("Memset", [], [main.sb("a", [128, 4])], mode="Const", constant=0)
+    result = air.run(air.concat([built.ir(name) for name in "abc"]), [careless])
+    assert result.status.to_list() == ["unchanged", "failed", "unchanged"]
+    (row,) = result.diagnostics.rows(named=True)
+    assert (row["module"], row["pass"], row["code"]) == ("b", "careless", "internal_error")
+    assert row["message"].startswith(
+        "step `careless` returned tables that do not hold together: `operands.location_id` row 0: the id is not in"
+    )

@@ -15,7 +15,7 @@ from arrowir.diagnostics import CODES
 from arrowir.ir import IR
 from arrowir.passes.base import Pass, Plan
 from arrowir.validation import CheckedRunResult
-from tests.command_line import SAMPLES, Command, put
+from tests.command_line import SAMPLES, TINY, Command, put
 
 
 def module(opcode: str = "TensorCopy", source: str = "Beta1") -> air.build.ModuleBuilder:
@@ -62,6 +62,9 @@ class TestPython:
             ("second", "check", "note", 1, "move")
         ]
         assert notes["message"].to_list() == ["not checked: the opcode `BrandNewOp` is not modelled"]
+
+    def test_it_looks_like_the_result_of_a_run(self) -> None:
+        assert repr(air.run(batch(), check=1)) == "<arrowir.RunResult: 6 passes, modules: 3 changed>"
 
     def test_the_rest_of_the_result_is_that_of_a_run(self) -> None:
         plain, result = air.run(batch()), air.run(batch(), check=1)
@@ -207,3 +210,12 @@ class TestCommand:
         code, _, err = command("run", tmp_path / "in", "-o", tmp_path / "out", f"--check={number}")
         assert code == 2
         assert f"`{number}` is no number of random inputs: it must be at least 1" in err
+
+
+def test_library_kernels_are_checked_to_a_tolerance() -> None:
+    ir = air.read(TINY.with_name("library.json"))
+    exact = air.run(ir, check=1)
+    close = air.run(ir, check=1, check_tolerance=0.01)
+    assert (exact.checks.statuses, close.checks.statuses) == ({0: "different"}, {0: "equal"})
+    assert "not_equivalent" in exact.diagnostics["code"].to_list()
+    assert "not_equivalent" not in close.diagnostics["code"].to_list()
