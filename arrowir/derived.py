@@ -63,6 +63,11 @@ def take(values: Array, ids: Array) -> Array:
     return np.where(ids < 0, values.dtype.type(-1), values[np.maximum(ids, 0)])
 
 
+def zeroed(values: Array) -> Array:
+    """Return whole numbers with 0 in place of absent ones."""
+    return np.where(values == schema.NULL_INT, 0, values)
+
+
 def _block_module(ir: "IR") -> Array:
     blocks = ir.tables["blocks"]
     in_function = take(ir.tables["functions"]["module_id"], blocks["function_id"])

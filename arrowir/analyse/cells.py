@@ -8,6 +8,7 @@ import numpy as np
 from arrowir import extras, layouts, schema
 from arrowir.analyse.children import bases, owners
 from arrowir.analyse.matching import Match
+from arrowir.analyse.naming import gathered
 from arrowir.analyse.sides import pool_of
 from arrowir.ir import IR
 from arrowir.store import Array, Strings
@@ -151,18 +152,6 @@ class Cells:
         base = bases(self.match)[is_after][schema.STRUCTURAL["table"].index(table)]
         begin = np.searchsorted(own[order], base + rows) + first
         return [self.of(is_after, "references", "target_id", order[begin + k]) for k in range(count)]
-
-
-def gathered(values: "pl.Series", ids: Array) -> "pl.Series":
-    """Gather by id, null where the id is -1."""
-    import polars as pl
-
-    if len(ids) and not len(values):
-        return pl.Series([None], dtype=values.dtype).new_from_index(0, len(ids))
-    if not len(ids) or ids.min() >= 0:
-        return values.gather(ids)
-    at = pl.Series(ids, dtype=pl.Int64)
-    return values.gather(pl.select(pl.when(at >= 0).then(at)).to_series())
 
 
 def _nulls(count: int) -> "pl.Series":

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import schema
-from arrowir.analyse.cells import Cells, gathered
+from arrowir.analyse.cells import Cells
 from arrowir.analyse.children import CHILDREN, slots
 from arrowir.analyse.comparing import TABLES, WHATS, Comparison, Finding
 from arrowir.analyse.facts import Facts
 from arrowir.analyse.matching import Match
+from arrowir.analyse.naming import gathered
 from arrowir.analyse.sides import Sides
 from arrowir.arguments import wrong
 from arrowir.derived import take

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import schema
-from arrowir.analyse.cells import gathered
 from arrowir.analyse.children import CHILDREN
 from arrowir.analyse.comparing import Finding
 from arrowir.analyse.matching import NAMED, Match
+from arrowir.analyse.naming import gathered
 from arrowir.derived import take
 from arrowir.ir import IR
 from arrowir.store import Array, starts

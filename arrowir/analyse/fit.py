@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arrowir import vocabulary as vocab
-from arrowir.derived import take
-from arrowir.schema import NULL_INT
+from arrowir.derived import take, zeroed
 from arrowir.store import Array
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def _filled(ir: "IR", rows: Array, module: Array) -> dict[str, Array]:
     """Return per module the bytes of the fullest partition, of the highest end, and of the largest location."""
     locations = ir.tables["locations"]
     final = locations["allocated"][rows] == 1
-    size, addr = np.minimum(locations["bytes"][rows], LARGEST), _zeroed(locations["addr"][rows])
+    size, addr = np.minimum(locations["bytes"][rows], LARGEST), zeroed(locations["addr"][rows])
     end = np.minimum(addr, LARGEST) + size
     return {
         "allocated_bytes": _fullest(ir, rows[final], module[final], size[final]),
@@ -85,14 +84,10 @@ def _filled(ir: "IR", rows: Array, module: Array) -> dict[str, Array]:
     }
 
 
-def _zeroed(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
-
-
 def _fullest(ir: "IR", rows: Array, module: Array, size: Array) -> Array:
     """Return the largest sum over the locations that have a partition, per module."""
     locations = ir.tables["locations"]
-    first = np.clip(_zeroed(locations["base"][rows]), 0, LANES)
+    first = np.clip(zeroed(locations["base"][rows]), 0, LANES)
     last = np.clip(first + np.minimum(locations["partitions"][rows], LANES), 0, LANES)
     change = np.zeros((len(ir), LANES + 1), np.int64)
     np.add.at(change, (module, first), size)
@@ -111,8 +106,8 @@ def _banks(ir: "IR", rows: Array, module: Array) -> Array:
     locations = ir.tables["locations"]
     final = locations["allocated"][rows] == 1
     rows, module = rows[final], module[final]
-    bank = np.clip(np.abs(_zeroed(locations["bank"][rows])), 0, BANKS - 1)
-    end = np.minimum(_zeroed(locations["addr"][rows]), LARGEST) + np.minimum(locations["bytes"][rows], LARGEST)
+    bank = np.clip(np.abs(zeroed(locations["bank"][rows])), 0, BANKS - 1)
+    end = np.minimum(zeroed(locations["addr"][rows]), LARGEST) + np.minimum(locations["bytes"][rows], LARGEST)
     most = np.zeros((len(ir), BANKS), np.int64)
     np.maximum.at(most, (module, bank), end)
     return most

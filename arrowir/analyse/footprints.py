@@ -18,6 +18,7 @@ from arrowir import arguments, extras
 from arrowir import vocabulary as vocab
 from arrowir.analyse import naming
 from arrowir.analyse.patterns import FAR, Patterns, intervals, patterns
+from arrowir.derived import zeroed
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, starts
 
@@ -132,7 +133,7 @@ def measure(ir: "IR") -> Footprints:
     place = location if whole else np.maximum(location, 0)
     memory = of_location("type", -1)
     bytes_, held = of_location("bytes", -1), of_location("partitions", -1)
-    addr, base = _zeroed(of_location("addr", 0)), _zeroed(of_location("base", 0))
+    addr, base = zeroed(of_location("addr", 0)), zeroed(of_location("base", 0))
     undecided((bytes_ < 0) | (held < 0), "no_size")
     partitioned = np.isin(memory, _MEMORIES)
     divisor = np.maximum(size, 1)
@@ -197,10 +198,6 @@ def _fits(end: Array, size: Array, partitions: Array, bytes_: Array) -> Array:
     total = partitions.astype(np.float64) * bytes_
     exact = np.where(total < FAR, partitions * np.where(total < FAR, bytes_, 0), FAR)
     return end <= exact // np.maximum(size, 1)
-
-
-def _zeroed(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 def dtype_bytes(codes: Array) -> Array:
@@ -297,7 +294,7 @@ def footprints(ir: "IR", *, intervals: bool = True) -> "pl.DataFrame":
     texts = pl.Series("reason", REASONS, pl.Enum(REASONS))
     bank = np.full(len(known), NULL_INT, np.int64)
     in_psum = made.memory == vocab.MEM_PSUM
-    bank[in_psum] = _zeroed(locations["bank"][made.location[in_psum]])
+    bank[in_psum] = zeroed(locations["bank"][made.location[in_psum]])
     final = np.zeros(len(known), bool)
     final[made.location >= 0] = locations["allocated"][made.location[made.location >= 0]] == 1
     number = {"module": ir.array("instructions", "module_id"), "function": ir.array("instructions", "function_id")}

@@ -7,6 +7,7 @@ import numpy as np
 
 from arrowir import frames, schema
 from arrowir import vocabulary as vocab
+from arrowir.derived import first_of_run
 from arrowir.store import Array
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def gathered(values: "pl.Series", ids: Array) -> "pl.Series":
     """Return the values of some rows; null where an id is negative."""
     import polars as pl
 
-    places = pl.Series(np.where(ids < 0, 0, ids).astype(np.int64))
-    if (ids < 0).any():
-        places = places.zip_with(pl.Series(ids >= 0), pl.Series([None], dtype=pl.Int64).new_from_index(0, len(ids)))
-    return values.gather(places)
+    if len(ids) and not len(values):
+        return pl.Series([None], dtype=values.dtype).new_from_index(0, len(ids))
+    if not len(ids) or ids.min() >= 0:
+        return values.gather(ids)
+    places = pl.Series(ids, dtype=pl.Int64)
+    return values.gather(places.set(places < 0, None))
 
 
 def spelled(ir: "IR", table: str, column: str, codes: Array) -> "pl.Series":
@@ -63,12 +66,8 @@ def ids(name: str, values: Array) -> "pl.Series":
 def slots(ir: "IR") -> Array:
     """Return the number of each operand in its list: of the inputs, the index operands or the outputs."""
     operands = ir.tables["operands"]
-    if not len(operands):
-        return np.empty(0, np.int64)
     key = operands["instruction_id"].astype(np.int64) * 4 + operands["role"]
-    begins = np.concatenate(([True], key[1:] != key[:-1]))
-    first = np.flatnonzero(begins)[np.cumsum(begins) - 1]
-    return np.arange(len(key)) - first
+    return np.arange(len(key)) - first_of_run(key)
 
 
 def slot_names(roles: Array, places: Array) -> "pl.Series":

@@ -9,6 +9,7 @@ from arrowir import arguments
 from arrowir import vocabulary as vocab
 from arrowir.analyse import live_ranges, naming
 from arrowir.analyse.patterns import FAR
+from arrowir.derived import zeroed
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, starts
 
@@ -78,10 +79,10 @@ def placed(ir: "IR") -> Placed:
     # No memory is as large as what numbers are cut to, so that sums of them stay in 64 bits.
     partitions, size = (np.minimum(locations[name], FAR) for name in ("partitions", "bytes"))
     some = (kind >= 0) & (locations["allocated"] == 1) & (partitions > 0) & (size > 0)
-    bank = np.where(kind == 1, _zeroed(locations["bank"]), 0)
+    bank = np.where(kind == 1, zeroed(locations["bank"]), 0)
     row = np.flatnonzero(some)
     flat = kind[row] == 2
-    addr, base = (np.clip(_zeroed(locations[name][row]), -FAR, FAR) for name in ("addr", "base"))
+    addr, base = (np.clip(zeroed(locations[name][row]), -FAR, FAR) for name in ("addr", "base"))
     large = partitions[row].astype(np.float64) * size[row] > FAR
     held = np.where(flat, np.where(large, FAR, partitions[row] * np.where(large, 0, size[row])), size[row])
     banks = 1 << 20  # banks beyond that are no banks
@@ -95,10 +96,6 @@ def placed(ir: "IR") -> Placed:
         np.where(flat, 0, base),
         np.where(flat, 0, base + partitions[row] - 1),
     )
-
-
-def _zeroed(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 def measure(ir: "IR", *, live: bool = True, ranges: live_ranges.LiveRanges | None = None) -> Pairs:
@@ -212,7 +209,7 @@ def _groups(rows: int, one: Array, other: Array) -> Array:
 def _relations(ir: "IR", made: Placed, a: Array, b: Array, joined: Array) -> Array:
     locations = ir.tables["locations"]
     pinned, reserved = locations["pinned"] == 1, locations["runtime_reserved"] == 1
-    covering = reserved & (_zeroed(locations["addr"]) == 0) & locations.text().equal(COVERING_NAME)
+    covering = reserved & (zeroed(locations["addr"]) == 0) & locations.text().equal(COVERING_NAME)
     relation = np.full(len(a), PLAIN, np.int8)
     rows_a, rows_b = made.row[a], made.row[b]
     relation[pinned[rows_a] | pinned[rows_b]] = PINNED
@@ -281,7 +278,7 @@ def overlaps(ir: "IR", *, live: bool = True) -> "pl.DataFrame":
             naming.names(ir, "modules", module).alias("module"),
             naming.names(ir, "functions", function).alias("function"),
             naming.spelled(ir, "locations", "type", memory).alias("memory"),
-            naming.numbers("bank", _zeroed(locations["bank"][made.a]), memory != vocab.MEM_PSUM),
+            naming.numbers("bank", zeroed(locations["bank"][made.a]), memory != vocab.MEM_PSUM),
             naming.names(ir, "locations", made.a).alias("location"),
             naming.names(ir, "locations", made.b).alias("other"),
             naming.gathered(texts, made.relation.astype(np.int64)),

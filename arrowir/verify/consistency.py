@@ -7,17 +7,13 @@ import numpy as np
 
 from arrowir import vocabulary as vocab
 from arrowir.analyse.footprints import dtype_bytes
-from arrowir.derived import take
+from arrowir.derived import take, zeroed
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
 from arrowir.verify.facts import Facts, distinct, found
 from arrowir.verify.registry import Found, rule
 
 LARGEST = 1 << 60
-
-
-def _zeroed(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 def _other_set(facts: Facts) -> Found | None:
@@ -80,21 +76,21 @@ def _table_size(facts: Facts) -> Found | None:
     """Return the sets whose table of locations is too small for their tensor ids."""
     sets, locations = facts.ir.tables["sets"], facts.ir.tables["locations"]
     most = np.full(len(sets), -1, np.int64)
-    np.maximum.at(most, locations["set_id"], _zeroed(locations["tensor_id"]))
+    np.maximum.at(most, locations["set_id"], zeroed(locations["tensor_id"]))
     size = sets["tensor_id_size"]
     return found("sets", (size != NULL_INT) & (most >= size), size=size, most=most)
 
 
 def _bank(facts: Facts) -> Found | None:
     locations = facts.ir.tables["locations"]
-    bad = (locations["type"] != vocab.MEM_PSUM) & (_zeroed(locations["bank"]) != 0)
+    bad = (locations["type"] != vocab.MEM_PSUM) & (zeroed(locations["bank"]) != 0)
     return found("locations", bad, bank=locations["bank"])
 
 
 def _dram_base(facts: Facts) -> Found | None:
     locations = facts.ir.tables["locations"]
     on_chip = np.isin(locations["type"], (vocab.MEM_SB, vocab.MEM_PSUM))
-    return found("locations", ~on_chip & (_zeroed(locations["base"]) != 0), base=locations["base"])
+    return found("locations", ~on_chip & (zeroed(locations["base"]) != 0), base=locations["base"])
 
 
 def _zero_stride(facts: Facts) -> Found | None:

@@ -6,16 +6,12 @@ import numpy as np
 
 from arrowir import vocabulary as vocab
 from arrowir.analyse import overlaps
-from arrowir.schema import NULL_INT
+from arrowir.derived import zeroed
 from arrowir.store import Array
 from arrowir.verify.facts import Facts, found
 from arrowir.verify.registry import Found, rule
 
 LANES = 128
-
-
-def _zeroed(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 class _Places:
@@ -27,7 +23,7 @@ class _Places:
         self.sb, self.psum = locations["type"] == vocab.MEM_SB, locations["type"] == vocab.MEM_PSUM
         self.sized = (locations["bytes"] >= 0) & (locations["partitions"] >= 0)
         self.final = locations["allocated"] == 1
-        self.addr, self.base, self.bank = (_zeroed(locations[name]) for name in ("addr", "base", "bank"))
+        self.addr, self.base, self.bank = (zeroed(locations[name]) for name in ("addr", "base", "bank"))
         self.bytes, self.partitions = locations["bytes"], locations["partitions"]
         banks, bank_bytes = facts.arch("psum_banks", -1)[module], facts.arch("psum_bank_bytes", -1)[module]
         self.banks = banks

@@ -17,7 +17,7 @@ from arrowir.passes.unrolling.faults import Fault, Faults
 from arrowir.passes.unrolling.loops import STRUCTURED
 from arrowir.runs import expand
 from arrowir.schema import NULL_INT
-from arrowir.store import Array
+from arrowir.store import Array, children
 
 GENERIC = (vocab.OP_GENERIC_INDIRECT_LOAD, vocab.OP_GENERIC_INDIRECT_SAVE)
 WIDE = tuple(vocab.DTYPES.code(name) for name in ("int64", "uint64"))
@@ -94,8 +94,7 @@ class Accesses:
             return
         operands, opcode = ir.tables["operands"], ir.tables["instructions"]["opcode"][self.row]
         self.save = opcode == vocab.OP_GENERIC_INDIRECT_SAVE
-        self.first = np.searchsorted(operands["instruction_id"], self.row)
-        self.operands = np.searchsorted(operands["instruction_id"], self.row + 1) - self.first
+        self.first, self.operands = children(operands["instruction_id"], self.row)
         self._keys()
         self._indices()
         self._table()

@@ -32,7 +32,7 @@ from arrowir.passes.indirect.members import (
     without,
 )
 from arrowir.runs import Runs, expand, join_text
-from arrowir.store import Array, Strings, Table, starts
+from arrowir.store import Array, Strings, Table, children, starts
 
 BIAS = 1 << 32
 """What addresses of 64 bits carry."""
@@ -200,9 +200,7 @@ class Chains:
         return found
 
     def _edges_of(self) -> tuple[Array, Array]:
-        owner = self.ir.tables["dependencies"]["instruction_id"]
-        first = np.searchsorted(owner, self.accesses.row)
-        return first, np.searchsorted(owner, self.accesses.row + 1) - first
+        return children(self.ir.tables["dependencies"]["instruction_id"], self.accesses.row)
 
     def _instructions(self) -> Table:
         """Return the new instructions."""
@@ -325,8 +323,7 @@ class Chains:
     def _waits_of(self) -> tuple[Array, Array, Array]:
         """Return where the waits and updates of each access begin, how many there are, and how many are waits."""
         semaphores = self.ir.tables["semaphores"]
-        first = np.searchsorted(semaphores["instruction_id"], self.accesses.row)
-        count = np.searchsorted(semaphores["instruction_id"], self.accesses.row + 1) - first
+        first, count = children(semaphores["instruction_id"], self.accesses.row)
         owner = np.repeat(np.arange(len(first)), count)
         side = semaphores["side"][expand(first, count)]
         return first, count, np.bincount(owner[side == vocab.SIDE_WAIT], minlength=len(first))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import exact, vocabulary
+from arrowir.derived import first_of_run
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
@@ -278,20 +279,12 @@ def operands_of(ir: IR, sites: Sites, storages: Storages) -> Operands:
     first, count = children(table["instruction_id"], sites.row)
     row, site = expand(first, count), np.repeat(np.arange(len(sites)), count)
     role = table["role"][row]
-    place = np.arange(len(row)) - first_of(site * 4 + role)
+    place = np.arange(len(row)) - first_of_run(site * 4 + role)
     location, set_id = table["location_id"][row], table["set_id"][row]
     unresolved = table["name"][row] >= 0
     storage = np.where(unresolved, NOTHING, storages.of(location, set_id))
     named = (location >= 0) | unresolved | (set_id >= 0) | (table["set_name"][row] >= 0)
     return Operands(site, row, role, place, named, storage)
-
-
-def first_of(groups: Array) -> Array:
-    """Return for each row where its run of equal values begins."""
-    if not len(groups):
-        return np.empty(0, np.int64)
-    begins = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
-    return np.repeat(begins, np.diff(np.append(begins, len(groups))))
 
 
 def _pairs_in(site: Array, storage: Array, other_site: Array, other_storage: Array) -> Array:
@@ -317,7 +310,7 @@ def _bind_by_position(
     fail: _Fail,
 ) -> None:
     """Bind the i-th waiting parameter to the i-th operand left."""
-    number = np.arange(len(waiting)) - first_of(site[waiting])
+    number = np.arange(len(waiting)) - first_of_run(site[waiting])
     begin = np.searchsorted(operands.site[own], site[waiting])
     has = number < np.searchsorted(operands.site[own], site[waiting] + 1) - begin
     taken = np.zeros(len(waiting), np.int64)

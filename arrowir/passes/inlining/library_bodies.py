@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import vocabulary
+from arrowir.derived import zeroed
 from arrowir.edit import behind, concat
 from arrowir.ir import IR
 from arrowir.library.call import Call
@@ -21,8 +22,7 @@ from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.passes.inlining.library_calls import Calls
 from arrowir.runs import expand
-from arrowir.schema import NULL_INT
-from arrowir.store import Array
+from arrowir.store import Array, children
 
 if TYPE_CHECKING:
     from arrowir.library.bodies import Body
@@ -102,7 +102,7 @@ class Place:
         if (placed[sb | psum] != call.sb_allocation).any():
             wanted = "addresses" if call.sb_allocation else "no addresses"
             raise KernelError("kernel_failed", f"scratch of the body must have {wanted}, as `sb_allocation` says")
-        addr, size, partitions = (_zeros(locations[name]) for name in ("addr", "bytes", "partitions"))
+        addr, size, partitions = (zeroed(locations[name]) for name in ("addr", "bytes", "partitions"))
         needed = int((addr + size)[sb].max(initial=0))
         if not call.sb_allocation:
             return needed
@@ -114,7 +114,7 @@ class Place:
                     f"the body needs {needed} bytes of SBUF in a partition, and the call-site has no SB scratchpad; "
                     "append one to the outputs and write `sb_buf_shape`",
                 )
-            lanes = int((_zeros(locations["base"]) + partitions)[sb].max())
+            lanes = int((zeroed(locations["base"]) + partitions)[sb].max())
             if needed > pad.bytes or lanes > pad.partitions:
                 raise KernelError(
                     "scratchpad_too_small",
@@ -127,7 +127,7 @@ class Place:
                     "the scratchpad has no address yet, but the body's memory is to have one; allocate the caller "
                     "first",
                 )
-        self._check_banks(_zeros(locations["bank"])[psum], addr[psum], size[psum])
+        self._check_banks(zeroed(locations["bank"])[psum], addr[psum], size[psum])
         return needed
 
     def _check_banks(self, bank: Array, addr: Array, size: Array) -> None:
@@ -140,10 +140,6 @@ class Place:
                 )
             if not pads[0].allocated:
                 raise KernelError("scratchpad_unallocated", "a PSUM scratchpad has no address yet; allocate it first")
-
-
-def _zeros(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)
 
 
 @dataclass(frozen=True)
@@ -203,8 +199,7 @@ def bind(calls: Calls, sites: Array, body: Array, library: Library, base: Array)
     own = ops.named & ~((ops.role == vocabulary.ROLE_OUT) & (ops.place >= last))
     item = np.flatnonzero(own)
     item = item[np.lexsort((item, ops.role[item], ops.site[item]))]  # inputs first
-    begin = np.searchsorted(ops.site[item], sites)
-    count = np.searchsorted(ops.site[item], sites + 1) - begin
+    begin, count = children(ops.site[item], sites)
     sizes = np.array([len(rows) for rows in library.parameters], np.int64)
     assert (sizes[body] == count).all()
     ends = np.cumsum(sizes) - sizes

@@ -11,10 +11,11 @@ import numpy as np
 
 from arrowir import extras, vocabulary
 from arrowir.attributes import COMMON
+from arrowir.derived import first_of_run
 from arrowir.ir import IR
 from arrowir.library.call import Argument, Call, Pad
 from arrowir.library.status import KernelError
-from arrowir.passes.inlining.binding import NOTHING, Operands, Storages, first_of, has_sync, operands_of
+from arrowir.passes.inlining.binding import NOTHING, Operands, Storages, has_sync, operands_of
 from arrowir.passes.inlining.kernel_calls import Sites, find_sites
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
@@ -76,7 +77,7 @@ def _alike(calls: Calls) -> tuple[Array, Array]:
     if not len(sites):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     _, operand_kind = _distinct(_operand_facts(calls))
-    number = np.arange(len(ops.site)) - first_of(ops.site)
+    number = np.arange(len(ops.site)) - first_of_run(ops.site)
     facts = np.full((len(sites), 3 + int(number.max(initial=-1)) + 1), -1, np.int64)
     facts[:, 0] = ir.tables["instructions"]["extra"][sites.row]
     facts[:, 1] = ir.tables["modules"]["arch"][sites.module]
@@ -118,7 +119,7 @@ def _operand_facts(calls: Calls) -> Array:
 
 def _shares(ops: Operands) -> Array:
     """Return for each operand the number, within its call-site, of the first one in the same location."""
-    number = np.arange(len(ops.site)) - first_of(ops.site)
+    number = np.arange(len(ops.site)) - first_of_run(ops.site)
     order = np.lexsort((number, ops.storage, ops.site))
     site, storage = ops.site[order], ops.storage[order]
     begins = np.ones(len(order), bool)
