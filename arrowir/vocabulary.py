@@ -219,8 +219,12 @@ OPERAND_KINDS = _listed(
     "physical_ap symbolic_ap symbolic_pwap register_ap imm_value symbolic_imm_value imm_array register_access",
     (1, 2, 2, 3, 6, 7, 8, 11),
 )
+ROLE_MEMBERS = ("ins", "indirection_ins", "outs")
+"""Members of an instruction that operands stand in, by the code of their role."""
 EDGE_KINDS = _numbered("edge_kind", "kind of a dependency", "Invalid Ordered Anti Output Flow")
 RELATIONS = _spelled("relation", "list that a dependency stands in", "plain loop_carried unroll")
+RELATION_MEMBERS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
+"""Members of an instruction that dependencies stand in, by the code of their relation."""
 BRANCH_SLOTS = _spelled("branch_slot", "key that names a block to branch to", "target on_true on_false")
 SEMAPHORE_SIDES = _spelled("semaphore_side", "what an instruction does with a semaphore", "wait update")
 DIRECTIONS = _spelled("direction", "argument map that an entry stands in", "in out argument")

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from arrowir.ir import IR
 
-LISTS = ("ins", "indirection_ins", "outs")
-"""Members that operands stand in, by the code of their role."""
-
 
 def names(ir: "IR", table: str, ids: Array, column: str = "name") -> "pl.Series":
     """Return a text or pooled column of some rows; null where an id is negative."""
@@ -75,7 +72,7 @@ def slot_names(roles: Array, places: Array) -> "pl.Series":
     import polars as pl
 
     most = int(places.max()) + 1 if len(places) else 0
-    texts = [f"{of}[{k}]" for of in LISTS for k in range(most)]
+    texts = [f"{of}[{k}]" for of in vocab.ROLE_MEMBERS for k in range(most)]
     codes = np.where((roles < 0) | (roles > vocab.ROLE_OUT), -1, roles.astype(np.int64) * most + places)
     return gathered(pl.Series("slot", texts, pl.String), codes)
 

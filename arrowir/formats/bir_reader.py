@@ -31,12 +31,8 @@ _NULLS = {table: nulls_of(table) for table in schema.STORED}
 _STRUCTURED = frozenset({"Loop", "DynamicForLoop", "DoWhile", "DMABlock"})
 _BRANCHES = frozenset({"UnconditionalBranch", "CompareAndBranch"})
 _AXES = {"LoopAxis": "Loop", "DynamicForLoopAxis": "DynamicForLoop"}
-_OPERANDS = (("ins", vocab.ROLE_IN), ("indirection_ins", vocab.ROLE_INDIRECTION), ("outs", vocab.ROLE_OUT))
-_RELATIONS = (
-    ("dependencies", vocab.RELATION_PLAIN),
-    ("loop_carried_dependencies", vocab.RELATION_LOOP_CARRIED),
-    ("unroll_dependencies", vocab.RELATION_UNROLL),
-)
+_OPERANDS = tuple((key, code) for code, key in enumerate(vocab.ROLE_MEMBERS))
+_RELATIONS = tuple((key, code) for code, key in enumerate(vocab.RELATION_MEMBERS))
 _SLOTS = (("target", vocab.SLOT_TARGET), ("on_true", vocab.SLOT_ON_TRUE), ("on_false", vocab.SLOT_ON_FALSE))
 _SIDES = (("on_wait", vocab.SIDE_WAIT, shapes.WAIT), ("on_update", vocab.SIDE_UPDATE, shapes.UPDATE))
 _OPERAND_LISTS = frozenset(key for key, _ in _OPERANDS)

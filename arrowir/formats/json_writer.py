@@ -536,12 +536,8 @@ class _Module:
         instructions.put("sync_info", texts)
 
 
-_ROLE_KEYS = {"ins": vocab.ROLE_IN, "indirection_ins": vocab.ROLE_INDIRECTION, "outs": vocab.ROLE_OUT}
-_RELATION_KEYS = {
-    "dependencies": vocab.RELATION_PLAIN,
-    "loop_carried_dependencies": vocab.RELATION_LOOP_CARRIED,
-    "unroll_dependencies": vocab.RELATION_UNROLL,
-}
+_ROLE_KEYS = {key: code for code, key in enumerate(vocab.ROLE_MEMBERS)}
+_RELATION_KEYS = {key: code for code, key in enumerate(vocab.RELATION_MEMBERS)}
 _SLOT_KEYS = {"target": vocab.SLOT_TARGET, "on_true": vocab.SLOT_ON_TRUE, "on_false": vocab.SLOT_ON_FALSE}
 _SIDE_KEYS = {"on_wait": vocab.SIDE_WAIT, "on_update": vocab.SIDE_UPDATE}
 _DIRECTION_KEYS = {

@@ -171,6 +171,22 @@ def raise_first_error(messages: Iterable[Diagnostic]) -> None:
             raise PassError(message)
 
 
+def whereabouts(ir: IR, row: int) -> dict[str, Any]:
+    """Return the fields of a diagnostic that say where an instruction stands."""
+    tables = ir.tables
+    function = int(ir.array("instructions", "function_id")[row])
+    block = int(tables["instructions"]["block_id"][row])
+    return {
+        "module_id": int(tables["functions"]["module_id"][function]),
+        "function": tables["functions"].text()[function],
+        "function_id": function,
+        "block": tables["blocks"].text()[block],
+        "block_id": block,
+        "instruction": tables["instructions"].text()[row],
+        "instruction_id": row,
+    }
+
+
 def run_pass(step: Pass, ir: IR, active: Array) -> PassResult:
     """Run a pass over the active modules; an unexpected exception fails only the module that causes it (rule O9)."""
     try:

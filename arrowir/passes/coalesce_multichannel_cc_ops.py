@@ -16,7 +16,7 @@ from arrowir import expressions, extras, layouts, schema, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.edit import Edit
 from arrowir.ir import IR
-from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
+from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan, whereabouts
 from arrowir.passes.unrolling.loops import STRUCTURED
 from arrowir.runs import Runs, expand
 from arrowir.store import Array
@@ -40,8 +40,6 @@ MESSAGES = (
 )
 """The compiler's texts, from CCO001 on."""
 
-_ROLES = ("ins", "indirection_ins", "outs")
-_RELATIONS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
 _SIDES = ("on_wait", "on_update")
 
 
@@ -146,19 +144,8 @@ class CoalesceMultichannelCcOps(Pass):
 
 def _mismatch(ir: IR, code: int, first: object, curr: object, row: int) -> Diagnostic:
     """Say that an instruction does not fit the run before it; `code` counts from CCO001."""
-    block = int(ir.tables["instructions"]["block_id"][row])
-    function = int(ir.array("instructions", "function_id")[row])
-    found = diag.make(
-        "collective_run_mismatch",
-        MESSAGES[code].format(first=first, curr=curr),
-        module_id=int(ir.array("instructions", "module_id")[row]),
-        function=ir.tables["functions"].text()[function],
-        function_id=function,
-        block=ir.tables["blocks"].text()[block],
-        block_id=block,
-        instruction=ir.tables["instructions"].text()[row],
-        instruction_id=row,
-    )
+    message = MESSAGES[code].format(first=first, curr=curr)
+    found = diag.make("collective_run_mismatch", message, **whereabouts(ir, row))
     return replace(found, compiler_code=f"CCO{code + 1:03}")
 
 
@@ -377,9 +364,10 @@ def _layouts(ir: IR, heads: Array, owner: Array, kept: Array) -> Array:
     edges = _marks(ir, "dependencies", "relation", owner, kept)[heads]
     had = _marks(ir, "dependencies", "relation", np.arange(len(owner)))[heads]
     sync = _marks(ir, "semaphores", "side", owner)[heads] > 0
-    add = operands | edges << len(_ROLES) | sync.astype(np.int64) << len(_ROLES + _RELATIONS)
-    keys, gone = (*_ROLES, *_RELATIONS, "sync_info"), had & ~edges
-    return _edited(ir, ir.tables["instructions"]["layout"][heads], add, keys, gone, _RELATIONS)
+    roles, relations = vocabulary.ROLE_MEMBERS, vocabulary.RELATION_MEMBERS
+    add = operands | edges << len(roles) | sync.astype(np.int64) << len(roles + relations)
+    keys, gone = (*roles, *relations, "sync_info"), had & ~edges
+    return _edited(ir, ir.tables["instructions"]["layout"][heads], add, keys, gone, relations)
 
 
 def _sync_layouts(ir: IR, heads: Array, owner: Array) -> Array | None:

@@ -18,7 +18,7 @@ import numpy as np
 from arrowir import diagnostics as diag
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
-from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
+from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan, whereabouts
 from arrowir.passes.constants import attributes
 from arrowir.passes.constants.accesses import ONE, is_one, is_zero, known
 from arrowir.passes.constants.code import Code, distinct, suspects
@@ -258,7 +258,8 @@ class Propagation:
         for select in selects[np.argsort(code.position[selects], kind="stable")].tolist():
             function, row = int(code.function[select]), int(code.rows[select])
             if function not in self.failures:
-                self.failures[function] = _invalid_select(code.ir, function, row, names[row])
+                text = f"Invalid predicate value for Select {names[row]}"
+                self.failures[function] = diag.make("invalid_select_predicate", text, **whereabouts(code.ir, row))
 
     # -- C3 -----------------------------------------------------------------------------------------------------------
 
@@ -317,18 +318,3 @@ class _Change:
         if not len(self.instructions):
             return np.zeros(0, np.int64)
         return self.make(self.instructions) if self.how is None else self.make(self.instructions, self.how)
-
-
-def _invalid_select(ir: IR, function: int, row: int, name: str) -> Diagnostic:
-    block = int(ir.tables["instructions"]["block_id"][row])
-    return diag.make(
-        "invalid_select_predicate",
-        f"Invalid predicate value for Select {name}",
-        module_id=int(ir.tables["functions"]["module_id"][function]),
-        function=ir.tables["functions"].text()[function],
-        function_id=function,
-        block=ir.tables["blocks"].text()[block],
-        block_id=block,
-        instruction=name,
-        instruction_id=row,
-    )

@@ -1,8 +1,6 @@
 """Faults in how loops become branches are caught."""
 
 import json
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +14,8 @@ from tests.faults.branch_mutations import BRANCH_MUTATIONS
 from tests.faults.mutations import MUTATIONS, Mutation
 from tests.oracle import run_unroll
 from tests.single_pass import Json, read
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 SEEDS = (*range(46), 62, 80)
 """Modules on which the faults have to show; the last ones have a `DoWhile` that does."""
@@ -32,14 +32,6 @@ def documents() -> list[Json]:
 @pytest.fixture(scope="module")
 def batch(documents: list[Json]) -> IR:
     return air.concat([read(each, f"m{number}") for number, each in enumerate(documents)])
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Passes log the tracebacks of defects, which faults are."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def run(mutation: Mutation, ir: IR) -> PassResult:

@@ -1,8 +1,6 @@
 """Faults that are put into the passes are caught: that is what the checks of the passes are worth."""
 
 import json
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +16,8 @@ from docs.generator.rules import RULES
 from tests.faults.mutations import MUTATIONS, Mutation
 from tests.oracle import run_constants, run_inline, run_reservation, run_unroll
 from tests.single_pass import Json, read
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 MODULES = 35
 PART = 7
@@ -51,14 +51,6 @@ def documents() -> dict[str, list[Json]]:
 @pytest.fixture(scope="module")
 def batches(documents: dict[str, list[Json]]) -> dict[str, IR]:
     return {name: air.concat([read(each, f"m{k}") for k, each in enumerate(documents[name])]) for name in ORACLES}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Passes log the tracebacks of defects, which faults are."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def run(mutation: Mutation, ir: IR) -> PassResult:

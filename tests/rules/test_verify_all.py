@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,11 @@ ZOO = {
 }
 
 
-@pytest.mark.parametrize("kind", ["decode", "prefill", "mega", "tiny", "loops"])
-@pytest.mark.parametrize("allocated", [True, False, "mixed"])
+@pytest.mark.parametrize(
+    ("kind", "allocated"),
+    [*product(("decode", "prefill", "mega", "tiny"), (True, False, "mixed")), ("loops", True)],  # these are placed
+)
 def test_generated_modules_have_no_errors_before_and_after_the_passes(kind: str, allocated: Any) -> None:
-    if kind == "loops" and allocated is not True:
-        pytest.skip("these kernels are placed")
     ir = read(workloads.module(kind, layers=1, scale=0.1, allocated=allocated))
     assert errors(ir) == []
     result = air.run(ir, options={"inline_nki_kernel": {"allocated": None}})

@@ -50,7 +50,6 @@ _SIZE = 8
 """Bytes of an address."""
 _GONE = ("indirect_dims", "op")
 _OF_TABLES = ("addrs", "dynamic_ap_info", "tensor_indirect_arg_id", "num_tensor_indirect_indices", "access_shape")
-_RELATIONS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
 
 
 @dataclass
@@ -181,7 +180,7 @@ class Chains:
         cases, place = np.unique(case, axis=0, return_inverse=True)
         made: list[tuple[int, int]] = []
         for old, text, relations, added in cases.tolist():
-            gone = [key for k, key in enumerate(_RELATIONS) if k and relations >> k & 1]
+            gone = [key for k, key in enumerate(vocab.RELATION_MEMBERS) if k and relations >> k & 1]
             raw = {"entry_step_elements": "1", "num_indices": str(added), "op": '"add"'} if added else {}
             new = changed_layout(pools.layouts[old], ("dependencies", "indirection_ins"), (*_GONE, *gone), tuple(raw))
             values = {**dict(extras.members(pools.extras[text]) if text >= 0 else ()), **raw}
@@ -225,7 +224,7 @@ class Chains:
         texts, shapes = np.empty(len(distinct), np.int32), np.empty(len(distinct), np.int32)
         for k, one_of in enumerate(at.tolist()):
             members = own_members(*(int(fact[one_of]) for fact in facts[:5]))
-            keys = [key for r, key in enumerate(_RELATIONS) if relations[one_of] >> r & 1]
+            keys = [key for r, key in enumerate(vocab.RELATION_MEMBERS) if relations[one_of] >> r & 1]
             keys += ["sync_info"] * bool(waits[one_of]) + ["debug"] * bool(debug[one_of] >= 0)
             columns = [(layouts.COLUMN, each) for each in ("engine", "ins", "name", "opcode", "outs", *keys)]
             written = [(layouts.RAW, each) for each in members]

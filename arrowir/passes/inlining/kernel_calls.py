@@ -9,6 +9,7 @@ from arrowir import diagnostics as diag
 from arrowir import extras, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
+from arrowir.passes.base import whereabouts
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.runs import expand
 from arrowir.store import Array, first_of
@@ -348,17 +349,4 @@ def called_by(ir: IR, sites: Sites) -> Array:
 
 def about(ir: IR, sites: Sites, site: int, code: str, message: str, **more: Any) -> Diagnostic:
     """Make a diagnostic about a call-site."""
-    row = int(sites.row[site])
-    block = int(ir.tables["instructions"]["block_id"][row])
-    return diag.make(
-        code,
-        message,
-        module_id=int(sites.module[site]),
-        function=ir.tables["functions"].text()[int(sites.function[site])],
-        function_id=int(sites.function[site]),
-        block=ir.tables["blocks"].text()[block],
-        block_id=block,
-        instruction=ir.tables["instructions"].text()[row],
-        instruction_id=row,
-        **more,
-    )
+    return diag.make(code, message, **whereabouts(ir, int(sites.row[site])), **more)

@@ -1,12 +1,12 @@
 """What keeps a function from being unrolled: the first fault of each, in the order in which rules are checked."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
+from arrowir.passes.base import whereabouts
 from arrowir.store import Array
 
 
@@ -44,19 +44,10 @@ class Faults:
 
     def diagnostic(self, function: int) -> Diagnostic:
         """Return the error row of a function."""
-        fault, tables = self.first[function], self.ir.tables
-        block = int(tables["instructions"]["block_id"][fault.instruction])
-        about: dict[str, Any] = {
-            "module_id": int(tables["functions"]["module_id"][function]),
-            "function": tables["functions"].text()[function],
-            "function_id": function,
-            "block": tables["blocks"].text()[block],
-            "block_id": block,
-            "instruction": tables["instructions"].text()[fault.instruction],
-            "instruction_id": fault.instruction,
-        }
+        fault = self.first[function]
+        about = whereabouts(self.ir, fault.instruction)
         if fault.location >= 0:
-            about |= {"location": tables["locations"].text()[fault.location], "location_id": fault.location}
+            about |= {"location": self.ir.tables["locations"].text()[fault.location], "location_id": fault.location}
         return Diagnostic("error", fault.code, fault.message, **about)
 
 

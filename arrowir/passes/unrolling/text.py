@@ -233,7 +233,7 @@ class UnrolledText:
         owner = int(operands["instruction_id"][row])
         if place is None:
             place = int(self.iterations.place(np.array([owner]), self.iterations.first[self.loops.block[[owner]]])[0])
-        key = ("ins", "indirection_ins", "outs")[int(operands["role"][row])]
+        key = vocab.ROLE_MEMBERS[int(operands["role"][row])]
         what = f"operand {row - int(np.searchsorted(operands['instruction_id'], owner))}"
         order = (0, place, self._rank(owner, key), row, rank)
         self.faults.add(Fault(order, code, f"{what} (`{key}`): {message}", owner, location))
