@@ -1,4 +1,4 @@
-"""Rows about analyses: what two batches differ in."""
+"""Rows about analyses, and about executing modules."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from arrowir import IR, Diff
+    from arrowir.simulate.running import Simulation
 
 
 def _inlined(inputs: Inputs) -> "tuple[IR, IR, int]":
@@ -98,6 +99,36 @@ def _overlaps(inputs: Inputs) -> Case:
     return Case(air.overlaps, after.count("locations"), "locations", fresh=partial(anew, after))
 
 
+def _simulated(ir: "IR", shape: tuple[int, int], names: str, count: int | None = None) -> Case:
+    """Execute a module on random inputs of one shape."""
+    import numpy as np
+
+    import arrowir as air
+
+    values = np.random.default_rng(1).standard_normal((len(names), *shape)).astype(np.float32)
+    given = dict(zip(names, values, strict=True))
+    rows = ir.count("instructions")
+
+    def check(run: "Simulation") -> None:
+        assert run.steps == rows == (count or rows), run.steps
+
+    return Case(lambda _: air.simulate(ir, given), rows, "instructions", check=check)
+
+
+def _product(inputs: Inputs) -> Case:
+    from tests.programs import tiled_product
+
+    size, width = inputs.size(2048, 256), inputs.size(512, 256)
+    return _simulated(tiled_product(size, width), (size, size), "ab", None if inputs.quick else 3200)
+
+
+def _attention(inputs: Inputs) -> Case:
+    from tests.programs import Attention
+
+    heads, length = inputs.size(3, 1), inputs.size(2048, 256)
+    return _simulated(Attention(heads, length, 128, inputs.size(256, 128)).ir(), (heads * length, 128), "qkv")
+
+
 ROWS = (
     Row("verify_inlined", "verify: 200,000 instructions of one module", _million, needs=("sites_1000",), seconds=4),
     Row(
@@ -117,5 +148,7 @@ ROWS = (
         needs=("sites_1000",),
         peers=(Peer("diff_inlined"),),
     ),
+    Row("simulate_product", "simulate: a product of 2048 x 2048 in 3,200 instructions", _product, seconds=60),
+    Row("simulate_attention", "simulate: a causal attention in 4,466 instructions", _attention, seconds=60),
     Row("diff_rows", "diff: every difference as a row", _rows, needs=("sites_1000",)),
 )

@@ -90,6 +90,13 @@ ROWS = (
         peers=(Peer("llvm_inline_10000"), Peer("inline_1000", at_most=12)),
     ),
     Row(
+        "inline_50000",
+        "inline_nki_kernel: 50,000 call-sites of one kernel, 10 million instructions",
+        inline("sites_50000", 50_000),
+        needs=("sites_50000",),
+        peers=(Peer("inline_10000", at_most=6),),
+    ),
+    Row(
         "inline_no_edges",
         "inline_nki_kernel: 1,000 call-sites, no dependencies",
         inline("sites_no_edges", 1000, edges=False),

@@ -379,6 +379,7 @@ def _many(inputs: Inputs, path: Path) -> None:
 MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_1000": _call_sites(1000),
     "sites_10000": _call_sites(10_000),
+    "sites_50000": _call_sites(50_000),
     "sites_no_edges": _call_sites(1000, edges=False),
     "sites_distinct": _call_sites(1000, distinct=True),
     "sites_10000.ll": _assembly,
