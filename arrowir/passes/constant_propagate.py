@@ -275,6 +275,7 @@ class Propagation:
         """
         code, state = self.code, self.state
         read = ~code.open | (state.readers > 0)
+        read[self.effects.held()] = True
         writes = np.flatnonzero(code.writes & state.lives)
         awaited = np.bincount(code.user[writes[read[code.location[writes]]]], minlength=len(code))
         """How many outputs of each instruction somebody reads."""

@@ -328,6 +328,8 @@ class _Function:
             rare += [("debug", ({"lineno": 1},)), ("order", ([{"kind": "IntRuntimeValueKind", "regref": "r"}],))]
             rare += [("can_read_uninit", ({"kind": "IntRuntimeValueKind", "regref": "r"},)), ("queue", (None,))]
             s.sprinkle(row, rare, 20)
+        elif s.chance(10):
+            row["sync_info"] = {"on_update": []}  # it stays, whether its results are read or not
         if s.chance(50):
             ordered = {key: row[key] for key in sorted(row)}
             row.clear()

@@ -414,6 +414,9 @@ class Propagation:
     def sweep_round(self) -> bool:
         """Remove what has outputs that nothing reads."""
         read = {location for instruction in self.live for location in self.reads(instruction)} | self.closed
+        for instruction in self.live:
+            if instruction not in self.inputs and adds(instruction) and self.stays(instruction):
+                read |= {each for operand in instruction.operands("outs") for each in mentioned(operand)}
         dead = [each for each in self.live if self.is_dead(each, read)]
         for instruction in dead:
             self.remove(instruction)
@@ -428,6 +431,17 @@ class Propagation:
             if not own or any(each in read for each in own):
                 return False
         return True
+
+    def stays(self, instruction: Instruction) -> bool:
+        """Whether it stays for another reason than that one location is read."""
+        outs = [mentioned(operand) for operand in instruction.operands("outs")]
+        return (
+            is_tied(instruction)
+            or self.has_effect(instruction)
+            or len(outs) != 1
+            or len(outs[0]) != 1
+            or outs[0][0] not in self.own
+        )
 
     def has_effect(self, instruction: Instruction) -> bool:
         """C3: anything else than writing outputs."""
@@ -483,6 +497,19 @@ def is_tied(instruction: Instruction) -> bool:
     obj = instruction.obj
     branches = any(isinstance(obj.get(key), Ref | str) for key in ("target", "on_true", "on_false"))
     return bool(obj.get("sync_info")) or bool(obj.get("blocks")) or branches
+
+
+def adds(instruction: Instruction) -> bool:
+    """C3: it adds to what its outputs hold, or may."""
+    obj, opcode = instruction.obj, instruction.opcode
+    if opcode in ("Matmult", "MatmultSparse", "MatmultMx"):
+        if obj.get("start_tensor_calc") is not None:
+            return obj["start_tensor_calc"] is not True
+        flag = obj.get("accumulation_flag")
+        return flag % 4 == 2 if type(flag) is int else flag is not None
+    if opcode == "DMACopy":
+        return obj.get("cce_op") not in (None, "bypass")
+    return opcode in ("GenericIndirectSave", "IndirectSaveAccumulate") and obj.get("op") != "bypass"
 
 
 def just_copies(obj: dict[str, Any]) -> bool:

@@ -72,6 +72,38 @@ def test_c3_an_instruction_that_reads_its_own_output_stays() -> None:
     assert propagate(document).status == "unchanged"
 
 
+WAITS = {"sync_info": {"on_wait": []}}
+ADDING = [
+    ("Matmult", {"accumulation_flag": 2}), ("Matmult", {"start_tensor_calc": False, "stop_tensor_calc": True}),
+    ("MatmultMx", {"accumulation_flag": 6}), ("DMACopy", {"cce_op": "add"}), ("GenericIndirectSave", {}),
+    ("IndirectSaveAccumulate", {"op": "add"}),
+]  # fmt: skip
+WRITING = [
+    ("Matmult", {"accumulation_flag": 3}), ("Matmult", {"start_tensor_calc": True, "stop_tensor_calc": True}),
+    ("MatmultSparse", {}), ("DMACopy", {}), ("GenericIndirectSave", {"op": "bypass"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("opcode", "keys"), ADDING)
+def test_c3_what_is_added_to_by_an_instruction_that_stays_is_read(opcode: str, keys: Json) -> None:
+    both = [access("x"), access("x")]
+    rows = [fill("f", "c"), op("add", opcode, ins=both, outs=[access("c")], **keys, **WAITS)]
+    assert propagate(main(*rows)).status == "unchanged"
+    # one with two outputs stays for the other one's sake
+    rows = [fill("f", "c"), op("add", opcode, ins=both, outs=[access("c"), access("d")], **keys), copy("r", "d", "y")]
+    assert propagate(main(*rows)).status == "unchanged"
+    # one that stays for nothing but its sum goes, and then what it added to
+    outcome = propagate(main(fill("f", "c"), op("add", opcode, ins=both, outs=[access("c")], **keys), op("n")))
+    assert rows_of(outcome) == ["n: NoOp"]
+
+
+@pytest.mark.parametrize(("opcode", "keys"), WRITING)
+def test_c3_what_is_overwritten_is_not_read(opcode: str, keys: Json) -> None:
+    both = [access("x"), access("x")]
+    outcome = propagate(main(fill("f", "c"), op("put", opcode, ins=both, outs=[access("c")], **keys, **WAITS)))
+    assert rows_of(outcome) == [f"put: {opcode}"]
+
+
 @pytest.mark.parametrize(
     ("opcode", "keys"),
     [

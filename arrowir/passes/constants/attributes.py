@@ -49,6 +49,12 @@ PURE = tuple(vocab.OPCODES.code(name) for name in _PURE_NAMES)
 """Opcodes that do nothing but write their outputs, unless a key says so (rule C3)."""
 
 
+_PRODUCTS = tuple(vocab.OPCODES.code(name) for name in ("Matmult", "MatmultSparse", "MatmultMx"))
+_SAVES = ("DMACopy", "GenericIndirectSave", "IndirectSaveAccumulate")
+_ADDING = (*_PRODUCTS, *(vocab.OPCODES.code(name) for name in _SAVES))
+"""Opcodes that add to what their outputs hold, if a key says so."""
+
+
 @cache
 def own_keys(opcode: str) -> frozenset[str]:
     """Return the keys that belong to an opcode, in all builds."""
@@ -112,6 +118,30 @@ def _matmult_kind(members: dict[str, Any]) -> int:
     if starts is True:
         return START if members.get("psum_zero_region") in (None, 0) else NOTHING
     return ACCUMULATE if starts is False else NOTHING
+
+
+def adding(ir: IR, opcode: Array, extra: Array) -> Array:
+    """Tell for each instruction whether it adds to what its outputs hold, or may."""
+    found = np.zeros(len(opcode), np.int8)
+    for code in np.intersect1d(opcode, _ADDING).tolist():
+        kind = _product_adds if code in _PRODUCTS else _dma_adds(vocab.OPCODES.values[code])
+        _tell(ir, opcode == code, extra, kind, found)
+    return found > 0
+
+
+def _product_adds(members: dict[str, Any]) -> int:
+    starts, flag = members.get("start_tensor_calc"), members.get("accumulation_flag")
+    if starts is not None:
+        return int(starts is not True)
+    if not isinstance(flag, int) or isinstance(flag, bool):
+        return int(flag is not None)
+    return int(flag & 3 == 2)
+
+
+def _dma_adds(opcode: str) -> Callable[[dict[str, Any]], int]:
+    key = "cce_op" if opcode == "DMACopy" else "op"
+    default = _defaults(opcode)[key]
+    return lambda members: int((default if members.get(key) is None else members[key]) != "bypass")
 
 
 def memset_bits(ir: IR, extra: Array) -> tuple[Array, Array]:

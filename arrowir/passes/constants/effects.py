@@ -32,6 +32,23 @@ class Effects:
         pure[old] = ~attributes.lasting(ir, code.opcode[instructions[old]], state.extra[instructions[old]])
         return pure
 
+    def held(self) -> Array:
+        """Return the locations that instructions add to which stay whether their outputs are read or not.
+
+        What these add to is read, as it were: without it they would add to what nobody has written.
+        """
+        state, code = self.state, self.code
+        adds = self._adding[state.form[self._adding] == KEPT]
+        one = np.bincount(code.user[code.writes], minlength=len(code))[adds] == 1
+        stays = adds[~(one & self.named_outputs[adds] & self.none(adds))]
+        staying = np.zeros(len(code), bool)
+        staying[stays] = True
+        return code.location[code.writes & state.lives & staying[code.user]]
+
+    @cached_property
+    def _adding(self) -> Array:
+        return np.flatnonzero(attributes.adding(self.code.ir, self.code.opcode, self.state.extra))
+
     def tied(self, instructions: Array) -> Array:
         """Tell of some instructions whether they signal or wait, hold blocks, branch or call."""
         return self._tied[self.code.rows[instructions]]
