@@ -104,9 +104,9 @@ class BirReader:
         self.calls = Calls()
         self.set_of: list[int] = []
         self._rests: dict[bytes | str, tuple[int, int, tuple[Reference, ...]]] = {}
-        self._functions: dict[str, list[int]] = {}
+        self._functions: dict[str | None, list[int]] = {}
         self._block_of: list[int] = []
-        self._names: dict[str, list[int]] = {}
+        self._names: dict[str | None, list[int]] = {}
         self._counts = dict.fromkeys(schema.STORED, 0)
         self._pending: list[tuple[list[int], int, int, int, str, bool]] = []
         """Names of instructions, to be resolved when all of a unit are there: rows, places of id and name in them, the
@@ -125,14 +125,15 @@ class BirReader:
         """Return the number of rows of a table so far."""
         return self._counts[table]
 
-    def named(self, table: str, obj: Json) -> str:
-        """Keep the name of an object as the text of its row; absent and null are empty."""
+    def named(self, table: str, obj: Json) -> str | None:
+        """Keep the name of an object as the text of its row, and return it; without one the text is empty."""
         name: Any = obj.get("name")
         if name is None:
-            name = ""
-        elif name.__class__ is not str:
+            self.texts[table].append("")
+            return None
+        if name.__class__ is not str:
             raise Wrong("name", f"expected a string, found {kind_of(name)}")
-        elif self.members.surrogates:
+        if self.members.surrogates:
             check_name(name, "name")
         self.texts[table].append(name)
         return name
@@ -196,9 +197,10 @@ class BirReader:
 
     def _function(self, obj: Any, apart: int) -> None:
         row, _ = self.members.fill(shapes.FUNCTION, _NULLS["functions"], obj)
-        self.named("functions", obj)
+        name = self.named("functions", obj)
         row[0], row[1] = 0, apart
         function = self.append("functions", row)
+        self._functions.setdefault(name, []).append(function)
         storage = Storage()
         self.functions.append(Unit(function, -1, bool(apart), storage, Instructions({}, self._block_of.__getitem__)))
         read_allocations(self, function, storage, items_of(obj, "allocations"))
@@ -414,9 +416,6 @@ class BirReader:
 
     def functions_named(self, name: str) -> list[int]:
         """Return the functions of that name, once all are there."""
-        if not self._functions:
-            for row, text in enumerate(self.texts["functions"]):
-                self._functions.setdefault(text, []).append(row)
         return self._functions.get(name, [])
 
     def _owner_named(self, name: str, unit: Unit) -> int:

@@ -91,14 +91,15 @@ def _has_unresolved(ir: IR) -> Array:
 
 
 def _repeats(ir: IR, wanted: Array) -> Array:
-    """Return which modules have a name twice in one scope, of a kind that something in the module refers to."""
+    """Return which modules have a name twice in one scope, or none, of a kind that something there refers to."""
     out = np.zeros(len(ir), bool)
     targets = ir.tables["references"]["target"]
     codes = schema.STRUCTURAL["table"]
     for table in _SCOPED:
         keys = _keys(ir, table)
         ranked = np.sort(keys)
-        if not (ranked[1:] == ranked[:-1]).any():  # mostly; finding out whose they are takes far longer
+        nameless = _nameless(ir, table)
+        if not (len(nameless) or (ranked[1:] == ranked[:-1]).any()):  # mostly; finding out whose takes far longer
             continue
         used = _modules(ir, "references", targets == codes.index(table))
         for source, _, of, _ in _BY_NAME:
@@ -109,7 +110,15 @@ def _repeats(ir: IR, wanted: Array) -> Array:
         order = kept[np.argsort(keys[kept], kind="stable")]
         twice = keys[order][1:] == keys[order][:-1]
         out[modules[order[1:][twice]]] = True
+        out[modules[nameless]] |= (used & wanted)[modules[nameless]]
     return out
+
+
+def _nameless(ir: IR, table: str) -> Array:
+    """Return the rows whose name is empty: such a one may be none, by which nothing is found."""
+    if table == "loops":
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.diff(ir.tables[table].text().offsets) == 0)
 
 
 def _scopes(ir: IR, table: str) -> Array:

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 from arrowir.vocabulary import INPUT_KINDS, OUTPUT_KINDS
 
-Candidate = tuple[str, int, int]
+Name = str | None
+"""A name as a key: None is that of all that have none, and nothing can mean it; `""` is a name."""
+Candidate = tuple[Name, int, int]
 """A name, its row, and the kind of its set."""
 
 _PARAMETER_KINDS = INPUT_KINDS | OUTPUT_KINDS
 
 
-def preferred(candidates: Iterable[Candidate], kinds: Collection[int]) -> dict[str, int]:
+def preferred(candidates: Iterable[Candidate], kinds: Collection[int]) -> dict[Name, int]:
     """Return the row that each name means: the first of a preferred kind, else the first in file order (rule R2).
 
     Examples
@@ -20,8 +22,8 @@ def preferred(candidates: Iterable[Candidate], kinds: Collection[int]) -> dict[s
     >>> preferred([("x", 0, 7), ("x", 1, 3), ("y", 2, 7)], {3})
     {'x': 1, 'y': 2}
     """
-    first: dict[str, int] = {}
-    better: dict[str, int] = {}
+    first: dict[Name, int] = {}
+    better: dict[Name, int] = {}
     for name, row, kind in candidates:
         first.setdefault(name, row)
         if kind in kinds:
@@ -32,16 +34,17 @@ def preferred(candidates: Iterable[Candidate], kinds: Collection[int]) -> dict[s
 def repeated(candidates: list[Candidate]) -> frozenset[str]:
     """Return the names that several rows have."""
     seen: set[str] = set()
-    return frozenset(name for name, _, _ in candidates if name in seen or seen.add(name))
+    names = (name for name, _, _ in candidates if name is not None)
+    return frozenset(name for name in names if name in seen or seen.add(name))
 
 
 @dataclass(slots=True)
 class Side:
     """The storage of a function as its inputs see it, or its outputs."""
 
-    locations: dict[str, int]
-    sets: dict[str, int]
-    parameters: dict[str, int]
+    locations: dict[Name, int]
+    sets: dict[Name, int]
+    parameters: dict[Name, int]
     """Sets of parameters, by the name of a location of theirs, else by their own (rule N4)."""
 
 
@@ -51,22 +54,22 @@ class Storage:
 
     locations: list[Candidate] = field(default_factory=list[Candidate])
     sets: list[Candidate] = field(default_factory=list[Candidate])
-    registers: dict[str, int] = field(default_factory=dict[str, int])
+    registers: dict[Name, int] = field(default_factory=dict[Name, int])
     repeated_registers: set[str] = field(default_factory=set[str])
     repeated_locations: frozenset[str] = frozenset()
     repeated_sets: frozenset[str] = frozenset()
-    rows_of: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    rows_of: dict[Name, list[int]] = field(default_factory=dict[Name, list[int]])
     """Locations by name, in file order."""
-    set_named: dict[str, int] = field(default_factory=dict[str, int])
+    set_named: dict[Name, int] = field(default_factory=dict[Name, int])
     """First set of each name."""
     inside: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     """Locations by set."""
     inputs: Side = field(default_factory=lambda: Side({}, {}, {}))
     outputs: Side = field(default_factory=lambda: Side({}, {}, {}))
 
-    def add_register(self, name: str, row: int) -> None:
+    def add_register(self, name: Name, row: int) -> None:
         """Add a register; of several the first is meant (rule R2)."""
-        if self.registers.setdefault(name, row) != row:
+        if self.registers.setdefault(name, row) != row and name is not None:
             self.repeated_registers.add(name)
 
     def finish(self, set_of: Callable[[int], int]) -> None:
@@ -100,7 +103,7 @@ class Instructions:
         The block of a row.
     """
 
-    def __init__(self, names: dict[str, list[int]], block_of: Callable[[int], int]) -> None:
+    def __init__(self, names: dict[Name, list[int]], block_of: Callable[[int], int]) -> None:
         self._names = names
         self._block_of = block_of
         self.rank: dict[int, int] = {}
@@ -152,7 +155,7 @@ class Instructions:
 class BlockList:
     """A list of blocks: names are looked up in it, then in the lists around it (rule R4)."""
 
-    names: dict[str, int]
+    names: dict[Name, int]
     around: "BlockList | None"
     path: "tuple[BlockList, int, int] | str"
     """The list, block and instruction that it stands in, or its JSON path."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arrowir.formats.bir_json import read_documents, read_json, to_json
@@ -333,6 +334,48 @@ def test_r5_what_does_not_resolve_keeps_its_name() -> None:
     assert all(m.severity == "warning" and m.function == "f" and m.module == "document" for m in ir.messages)
     assert named["x"].location == "a"
     assert (named["gone"].instruction, named["gone"].instruction_id) == ("I", 0)
+
+
+EMPTY = (
+    ("instructions", "dependencies", "on_instruction_id"), ("instructions", "semaphores", "from_instruction_id"),
+    ("blocks", "branches", "block_id"), ("functions", "calls", "callee_id"), ("registers", "operands", "register_id"),
+    ("registers", "call_arguments", "formal_register_id"), ("registers", "call_arguments", "actual_register_id"),
+)  # fmt: skip
+
+
+def unnamed(table: str, **name: Any) -> Json:
+    """Rows of the tables whose rows need no name, those of one with this name or none; `""` is referred to."""
+    named: dict[str, Json] = {of: {"name": f"the {of}"} for of in ("instructions", "blocks", "functions", "registers")}
+    named[table] = name
+    rows = [
+        {**named["instructions"], "opcode": "Loop", "LoopAxis": {"name": "i", "lb": 0, "ub": 4, "stride": 1}, "blocks": []},
+        instruction("J", ins=[{"kind": "register_access", "regref": ""}], dependencies=[""],
+                    sync_info={"on_wait": [{"from": "", "id": 1}]}),
+        instruction("C", "NKIKernel", func="" if table == "functions" else "the functions", func_args={"": ""}),
+        instruction("B", "UnconditionalBranch", target=""),
+    ]  # fmt: skip
+    own = {"Skind": "register", **named["registers"]}
+    kernel = {**named["functions"], "allocations": [own], "blocks": []}
+    main = {"name": "main", "allocations": [own], "blocks": [{**named["blocks"], "instructions": rows}]}
+    return module(main, nki_functions={"functions": [kernel]})
+
+
+@pytest.mark.parametrize(("table", "source", "column"), EMPTY)
+def test_r0_what_has_no_name_is_not_found_by_an_empty_one(table: str, source: str, column: str) -> None:
+    assert (load(unnamed(table, name="")).tables[source][column] >= 0).any()
+    for nothing in ({}, {"name": None}):
+        ir = load(unnamed(table, **nothing))
+        assert not (ir.tables[source][column] >= 0).any()
+        assert rebinding_names(ir) == []
+
+
+def test_r7_a_reference_to_what_has_no_name_is_noted() -> None:
+    axis = {"name": "i", "lb": 0, "ub": 4, "stride": 1}
+    rows = [{"opcode": "Loop", "LoopAxis": axis, "blocks": []}, instruction("J", dependencies=["J"])]
+    ir = load(module(function("f", [], rows)))
+    assert rebound(ir) == []
+    edges = ir.tables["dependencies"].replace(on_instruction_id=np.zeros(1, np.int32))
+    assert rebound(ir.replace(dependencies=edges)) == [("", "f")]
 
 
 def test_n07_unresolved_names_are_counted_and_the_list_is_cut() -> None:
