@@ -348,7 +348,7 @@ def unnamed(table: str, **name: Any) -> Json:
     named: dict[str, Json] = {of: {"name": f"the {of}"} for of in ("instructions", "blocks", "functions", "registers")}
     named[table] = name
     rows = [
-        {**named["instructions"], "opcode": "Loop", "LoopAxis": {"name": "i", "lb": 0, "ub": 4, "stride": 1}, "blocks": []},
+        {**loop("i"), **named["instructions"]},
         instruction("J", ins=[{"kind": "register_access", "regref": ""}], dependencies=[""],
                     sync_info={"on_wait": [{"from": "", "id": 1}]}),
         instruction("C", "NKIKernel", func="" if table == "functions" else "the functions", func_args={"": ""}),
