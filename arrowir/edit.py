@@ -8,7 +8,7 @@ that is in one array per table, `places`: the new id of each old row, then for e
 old rows. Copying a key column is one lookup a row.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,13 +20,13 @@ from arrowir.ir import IR
 from arrowir.names import picked, put
 from arrowir.runs import (
     Runs,
+    Work,
     blank,
     concat_tables,
     copy_text,
     expand,
     join_text,
     lookup,
-    parallel,
     slab,
     sort_references,
     text_bytes,
@@ -95,6 +95,8 @@ class Edit:
         self.replaced: dict[tuple[str, str], Array] = {}
         self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
+        self._unmade = set(schema.STORED)
+        self._begun: list[tuple[list[tuple[str, str]], Work[Array | Strings | None]]] = []
         self._first_copy = np.zeros(copies, np.int64)
 
     # -- saying what ---------------------------------------------------------------------------------------------------
@@ -174,10 +176,10 @@ class Edit:
         """Return the number of old and added rows of a table."""
         return self.ir.count(table) + len(self.added[table])
 
-    def follow(self) -> None:
+    def follow(self, tables: Iterable[str] = schema.STORED) -> None:
         """Derive the runs of tables whose parents have runs, top down; new rows alone are appended."""
         for table in schema.TABLES:
-            if table.name not in schema.STORED or table.name in self.runs or table.name == "references":
+            if table.name not in tables or table.name in self.runs or table.name == "references":
                 continue
             parent = table.column(table.parent).of if table.parent else None
             if parent is not None and parent in self.runs:
@@ -248,20 +250,26 @@ class Edit:
 
     # -- building ------------------------------------------------------------------------------------------------------
 
-    def build(self) -> IR:
-        """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
-        self.follow()
-        names = [name for name in schema.STORED if name != "references"]
-        pieces = [(name, piece) for name in names for piece in self._pieces(name)]
-        pieces.sort(
-            key=lambda named: -sum(size for _, size in named[1].arrays)
-        )  # large ones first: threads end together
+    def begin(self, *tables: str) -> None:
+        """Begin to make tables of which all is said: their columns are copied while more is said of others."""
+        self.follow(tables)
+        pieces = [(name, piece) for name in tables for piece in self._pieces(name)]
+        # Large ones first: threads end together.
+        pieces.sort(key=lambda named: -sum(size for _, size in named[1].arrays))
         outs = iter(slab([array for _, piece in pieces for array in piece.arrays]))
         work = [partial(piece.make, *[next(outs) for _ in piece.arrays]) for _, piece in pieces]
-        rows = max((self.runs[name].total for name in self.runs), default=0)
+        rows = max((self.runs[name].total for name in tables if name in self.runs), default=0)
+        self._begun.append(([(name, piece.column) for name, piece in pieces], Work(work, rows)))
+        self._unmade.difference_update(tables)
+
+    def build(self) -> IR:
+        """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
+        names = [name for name in schema.STORED if name != "references"]
+        self.begin(*[name for name in names if name in self._unmade])
         columns: dict[str, dict[str, Array | Strings | None]] = {name: {} for name in names}
-        for (name, piece), values in zip(pieces, parallel(work, rows), strict=True):
-            columns[name][piece.column] = values
+        for begun, work in reversed(self._begun):  # others are at work on the first ones
+            for (name, column), values in zip(begun, work.done(), strict=True):
+                columns[name][column] = values
         made = IR(
             {name: self._table(name, columns[name]) for name in names},
             self.ir.pools,
@@ -301,7 +309,7 @@ class Edit:
         for key, name in _NAMES.get(table, {}).items():
             now = made.get(key)
             target = old.schema.column(key).of
-            if now is None or isinstance(now, Strings) or target is None or now.min(initial=0) >= 0:
+            if now is None or isinstance(now, Strings) or target is None or not self._loses(table, key, target, runs):
                 continue
             before = np.empty(runs.total, np.int32)
             copy_runs(old[key], new[key], runs.start, runs.length, before)
@@ -313,6 +321,19 @@ class Edit:
                     copy_runs(old[name], new[name], runs.start, runs.length, names)
                 names[lost] = self._interned(target, before[lost])
                 made[name] = names
+
+    def _loses(self, table: str, key: str, target: str, runs: Runs) -> bool:
+        """Tell whether a key may point at what goes; of clones it is enough that all that they look into stays."""
+        found = self.places(target)
+        if found is None:
+            return False
+        places, own = found[0], self.rows(target)
+        if (table, key) in _OF_CALLEES or (table, key) in self.settled or (places[own:] < 0).any():
+            return True
+        mine = runs.copy == 0
+        before = np.empty(int(runs.length[mine].sum()), np.int32)
+        copy_runs(self.ir.tables[table][key], self.added[table][key], runs.start[mine], runs.length[mine], before)
+        return bool(((before >= 0) & (places[before] < 0)).any())
 
     def _interned(self, table: str, rows: Array) -> Array:
         """Return names of old or added rows, as ids in the pool of names."""

@@ -125,34 +125,32 @@ def repeated_runs(names: Strings, start: Array, length: Array) -> Array:
     return found == 1
 
 
-def prefixed_scopes(prefixes: Strings, prefix_scope: Array, mark: str, names: Strings, scope: Array) -> Array:
-    """Return the scopes in which a clone's name could meet another name.
+class Prefixes:
+    """What stands before the names of clones: a clone is called prefix, mark, name in the kernel.
 
-    A clone is called prefix, mark, name in the kernel. It cannot meet a name that does not begin with prefix and mark,
-    nor a clone of another prefix, unless one prefix is equal to the other or begins with the other and the mark.
+    It cannot meet a name that does not begin with prefix and mark, nor a clone of another prefix, unless one prefix is
+    equal to the other or begins with the other and the mark.
 
     Parameters
     ----------
-    prefixes, prefix_scope
+    prefixes, scope
         The prefixes (names of call-sites) and their scopes.
     mark
         One ASCII character.
-    names, scope
-        Names that are taken.
-
-    Returns
-    -------
-    numpy.ndarray
-        The scopes, sorted; empty in the usual case.
     """
-    hashes = np.empty(len(prefixes), np.uint64)
-    hash_names(prefixes.offsets, prefixes.data, prefix_scope.astype(np.int64), ord(mark), hashes)
-    order = np.argsort(hashes, kind="stable")
-    ranked = hashes[order]
-    same = np.flatnonzero(ranked[1:] == ranked[:-1])
-    found = [prefix_scope[order[same]]]
-    for texts, scopes in ((prefixes, prefix_scope), (names, scope)):
-        hit = np.zeros(len(texts), np.int8)
-        prefix_hits(texts.offsets, texts.data, scopes.astype(np.int64), ord(mark), ranked, hit)
-        found.append(scopes[hit == 1])
-    return np.unique(np.concatenate(found))
+
+    def __init__(self, prefixes: Strings, scope: Array, mark: str) -> None:
+        self.mark = ord(mark)
+        hashes = np.empty(len(prefixes), np.uint64)
+        hash_names(prefixes.offsets, prefixes.data, scope.astype(np.int64), self.mark, hashes)
+        self.ranked = np.sort(hashes)
+        equal = self.ranked[1:][self.ranked[1:] == self.ranked[:-1]]
+        twice = scope[np.isin(hashes, equal)] if len(equal) else scope[:0]
+        self.meeting = np.concatenate((twice, self.met_by(prefixes, scope)))
+        """The scopes in which clones of two prefixes could meet; empty in the usual case."""
+
+    def met_by(self, names: Strings, scope: Array) -> Array:
+        """Return the scopes in which clones could meet names that are taken there."""
+        hit = np.zeros(len(names), np.int8)
+        prefix_hits(names.offsets, names.data, scope.astype(np.int64), self.mark, self.ranked, hit)
+        return scope[hit == 1]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 
@@ -139,11 +139,40 @@ def lookup(places: Array, keys: Ids) -> Ids:
     return np.where(keys < 0, np.int32(-1), places[np.maximum(keys, 0)])
 
 
-def parallel(work: "Sequence[Callable[[], T]]", rows: int) -> "list[T]":
-    """Run independent pieces of work, on threads when there is much to do."""
-    if rows < PARALLEL_ROWS or THREADS < 2:
-        return [piece() for piece in work]
-    return list(_workers(THREADS).map(lambda piece: piece(), work))
+class Work(Generic[T]):
+    """Independent pieces of work: other threads begin with them at once when there is much to do.
+
+    Parameters
+    ----------
+    pieces
+        What to do.
+    rows
+        Rows of the largest table concerned.
+
+    Examples
+    --------
+    >>> Work([lambda: 1, lambda: 2], 0).done()
+    [1, 2]
+    """
+
+    def __init__(self, pieces: "Sequence[Callable[[], T]]", rows: int) -> None:
+        self._pieces = pieces
+        self._made: list[T | None] = [None] * len(pieces)
+        self._left = iter(range(len(pieces)))
+        helpers = 0 if rows < PARALLEL_ROWS else THREADS - 1
+        self._helpers = [_workers(helpers).submit(self._take) for _ in range(helpers)]
+
+    def _take(self) -> None:
+        """Take pieces in turn; handing out each by itself would cost as much as a column."""
+        for number in self._left:
+            self._made[number] = self._pieces[number]()
+
+    def done(self) -> "list[T]":
+        """Do what is left, and return what all pieces returned, in their order."""
+        self._take()
+        for helper in self._helpers:
+            helper.result()
+        return cast("list[T]", self._made)
 
 
 @cache

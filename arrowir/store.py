@@ -239,6 +239,14 @@ def starts(counts: Array) -> NDArray[np.int64]:
     return out
 
 
+def distinct(rows: Array) -> Array:
+    """Return the different ones of some rows, in rising order; quick where they are runs that rise."""
+    ranked = np.sort(rows, kind="stable")
+    begins = np.ones(len(ranked), bool)
+    begins[1:] = ranked[1:] != ranked[:-1]
+    return ranked[begins]
+
+
 def first_of(keys: Array, values: Array) -> NDArray[np.int64]:
     """Return where each value begins, or would stand, in a column of rising keys."""
     return np.searchsorted(keys, np.asarray(values).astype(keys.dtype, copy=False))  # of two dtypes, both are copied

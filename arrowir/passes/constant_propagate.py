@@ -21,12 +21,12 @@ from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan, whereabouts
 from arrowir.passes.constants import attributes
 from arrowir.passes.constants.accesses import ONE, is_one, is_zero, known
-from arrowir.passes.constants.code import Code, distinct, suspects
+from arrowir.passes.constants.code import Code, suspects
 from arrowir.passes.constants.effects import Effects
 from arrowir.passes.constants.state import COPY, KEPT, REMOVED, State
 from arrowir.passes.constants.tables import Rewritten, rewritten_tables
 from arrowir.runs import expand
-from arrowir.store import Array
+from arrowir.store import Array, distinct
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from arrowir import build, runs, schema
 from arrowir import diagnostics as diag
 from arrowir.edit import Edit, select_modules
 from arrowir.ir import IR
-from arrowir.runs import Runs, concat_tables, copy_text, expand, join_text, lookup, parallel, slab
+from arrowir.runs import Runs, Work, concat_tables, copy_text, expand, join_text, lookup, slab
 from arrowir.store import Strings, Table
 from arrowir.testing.assertions import assert_valid
 from arrowir_kernels import jit
@@ -112,9 +112,9 @@ def test_slabs_are_arrays_of_their_own() -> None:
 @pytest.mark.parametrize(("threads", "rows"), [(1, 10**9), (2, 10**9), (2, 0)])
 def test_parallel_work_keeps_its_order_and_raises(threads: int, rows: int) -> None:
     with patch.object(runs, "THREADS", threads):
-        assert parallel([lambda n=n: n * n for n in range(20)], rows) == [n * n for n in range(20)]
+        assert Work([lambda n=n: n * n for n in range(20)], rows).done() == [n * n for n in range(20)]
         with pytest.raises(ZeroDivisionError):
-            parallel([lambda: 1, lambda: 1 // 0], rows)
+            Work([lambda: 1, lambda: 1 // 0], rows).done()
 
 
 def test_text_is_copied_with_prefixes() -> None:

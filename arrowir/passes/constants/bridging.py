@@ -7,11 +7,10 @@ import numpy as np
 from arrowir import extras
 from arrowir import vocabulary as vocab
 from arrowir.ir import IR
-from arrowir.passes.constants.code import distinct
 from arrowir.passes.unrolling.gap_edges import source_edges
 from arrowir.passes.unrolling.loops import of_each
 from arrowir.runs import expand
-from arrowir.store import Array, children, first_of, starts
+from arrowir.store import Array, children, distinct, first_of, starts
 from arrowir_kernels import reach_over
 
 

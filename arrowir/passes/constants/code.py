@@ -208,14 +208,6 @@ def _says(ir: IR, extra: Array, keys: tuple[str, ...]) -> Array:
     return of_each(extra, len(texts), fact) > 0
 
 
-def distinct(rows: Array) -> Array:
-    """Return the different ones of some rows, in rising order."""
-    ranked = np.sort(rows)
-    begins = np.ones(len(ranked), bool)
-    begins[1:] = ranked[1:] != ranked[:-1]
-    return ranked[begins]
-
-
 def distinct_ids(ids: Array) -> tuple[Array, Array]:
     """Return the different ones of some ids, -1 among them where it is, and for each id its place among these."""
     mask = np.zeros(int(ids.max(initial=-1)) + 2, bool)

@@ -7,9 +7,9 @@ import numpy as np
 from arrowir import vocabulary as vocab
 from arrowir.passes.constants import attributes
 from arrowir.passes.constants.accesses import SIZE, Accesses, known
-from arrowir.passes.constants.code import Code, distinct
+from arrowir.passes.constants.code import Code
 from arrowir.runs import expand
-from arrowir.store import Array
+from arrowir.store import Array, distinct
 
 KEPT, MEMSET, COPY, COPY_MEMSET, REMOVED = range(5)
 """What has become of an instruction: a Memset, a GenericCopy, a Memset by way of a GenericCopy, nothing."""

@@ -15,11 +15,11 @@ from arrowir.ir import IR
 from arrowir.names import fresh_names, picked, put, suffixed
 from arrowir.passes.constants import bridging
 from arrowir.passes.constants.attributes import own_keys
-from arrowir.passes.constants.code import Code, distinct
+from arrowir.passes.constants.code import Code
 from arrowir.passes.constants.state import COPY, COPY_MEMSET, MEMSET, REMOVED
 from arrowir.passes.unrolling.symbolic import edited_layout
 from arrowir.runs import Runs, concat_tables, join_text, take_rows
-from arrowir.store import Array, Strings, Table
+from arrowir.store import Array, Strings, Table, distinct
 
 COPIED, FILLED = "_ConstantPropagate_copy", "_constant_propagate_memset"
 """What a rewritten instruction's name gets behind it."""

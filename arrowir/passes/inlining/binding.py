@@ -30,9 +30,9 @@ _UNBOUND = np.iinfo(np.int64).min
 
 def of_kind(kind: Array, codes: Iterable[int]) -> Array:
     """Tell which sets are of some kinds."""
-    table = np.zeros(len(vocabulary.TENSOR_KINDS) + 1, bool)
-    table[list(codes)] = True
-    return table[np.clip(kind, -1, len(vocabulary.TENSOR_KINDS))]
+    table = np.zeros(len(vocabulary.TENSOR_KINDS) + 2, bool)
+    table[[code + 1 for code in codes]] = True
+    return table.take(kind.astype(np.intp) + 1, mode="clip")
 
 
 def is_parameter(kind: Array) -> Array:
@@ -145,9 +145,11 @@ def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors
         if role == vocabulary.ROLE_OUT:
             own &= place < (outputs - pads)[operands.site]
         taken = (entries.direction == direction) & (entries.storage != NOTHING)
-        own &= ~_pairs_in(operands.site, operands.storage, entries.site[taken], entries.storage[taken])
+        own = np.flatnonzero(own)
+        named = _pairs_in(operands.site[own], operands.storage[own], entries.site[taken], entries.storage[taken])
+        own = own[~named]
         waiting = np.flatnonzero((bound == _UNBOUND) & of_kind(kind, kinds))
-        _bind_by_position(ir, sites, bound, site, formal, waiting, operands, np.flatnonzero(own), rank, fail)
+        _bind_by_position(ir, sites, bound, site, formal, waiting, operands, own, rank, fail)
 
     _check_counts(ir, sites, storages, site, formal, bound, fail)
     formal_location = storages.first[formal]

@@ -16,7 +16,7 @@ from arrowir.passes.inlining import empty_bodies
 from arrowir.passes.inlining.extended import Extended, groups, stretches
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, expand
-from arrowir.store import Array, Table, children, starts
+from arrowir.store import Array, Table, children, distinct, starts
 from arrowir_kernels import mark_ends, mark_rows
 
 MANY = 8
@@ -221,7 +221,7 @@ def rewrite(
     order = np.lexsort((lists.order, edges.relation[lists.source], lists.owner))
     lists = Lists(*(getattr(lists, n)[order] for n in ("owner", "order", "source", "copy", "on")))
 
-    owners = np.unique(np.concatenate((lists.owner, touched, thin_owner)))
+    owners = distinct(np.concatenate((lists.owner, touched, thin_owner)))
     runs, new_rows = _runs(edit.runs["instructions"], edges, owners, lists)
     edit.keep("dependencies", runs)
     edit.settle("dependencies", "instruction_id", new_rows, lists.owner)
@@ -242,7 +242,7 @@ def _of_callers(edges: Dependencies, callers: Array, places: Places) -> tuple[Li
     on = edges.on_instruction_id[edge]
     hit = edge[(on >= 0) & (on < old)]
     hit = hit[places.site[edges.on_instruction_id[hit]] >= 0]
-    owner = np.unique(edges.instruction_id[hit])
+    owner = distinct(edges.instruction_id[hit])
     first, number = edges.of(owner)
     row = expand(first, number)
     lists = Lists(
@@ -337,7 +337,7 @@ def _runs(instructions: Runs, edges: Dependencies, owners: Array, lists: Lists) 
     breaks = np.flatnonzero(np.diff(owners) != 1)
     first = owners[np.concatenate(([0], breaks + 1))] if len(owners) else owners
     last = owners[np.concatenate((breaks, [len(owners) - 1]))] + 1 if len(owners) else owners
-    cuts = np.unique(np.concatenate((begins, first, last)))
+    cuts = distinct(np.concatenate((begins, first, last)))
     at, end = cuts[:-1], cuts[1:]
     run = np.searchsorted(begins, at, side="right") - 1
     replaced = np.zeros(len(at), bool)

@@ -6,11 +6,11 @@ import numpy as np
 
 from arrowir.edit import Edit
 from arrowir.ir import IR
-from arrowir.names import fresh_names, picked, prefixed_scopes, put, repeated_runs
+from arrowir.names import Prefixes, fresh_names, picked, put, repeated_runs
 from arrowir.passes.inlining.extended import groups
 from arrowir.passes.inlining.layout import HELPERS
 from arrowir.runs import Runs, expand
-from arrowir.store import Array, Strings, Table
+from arrowir.store import Array, Strings, Table, distinct
 
 if TYPE_CHECKING:
     from arrowir.passes.inlining.splice import Inlining
@@ -35,6 +35,7 @@ def free_names(out: IR, edit: Edit, todo: "Inlining", names: Strings, marks: dic
     callers = np.zeros(ir.count("functions") + 1, bool)
     callers[sites.function] = True
     changes: dict[str, Table] = {}
+    prefixes: dict[str, Prefixes] = {}
     for table, mark in marks.items():
         made, runs = out.tables[table], edit.runs[table]
         fresh = (runs.copy > 0) | (runs.start >= todo.batch.count(table))
@@ -42,8 +43,11 @@ def free_names(out: IR, edit: Edit, todo: "Inlining", names: Strings, marks: dic
             continue
         scope = ir.array(table, "function_id")
         here = np.flatnonzero((scope >= 0) & callers[scope])
-        mixed = prefixed_scopes(names, sites.function, mark, picked(ir.tables[table].text(), here), scope[here])
-        mixed = np.union1d(mixed, sites.function[_doubled(todo, table, runs)])
+        if mark not in prefixes:
+            prefixes[mark] = Prefixes(names, sites.function, mark)
+        met = prefixes[mark].met_by(picked(ir.tables[table].text(), here), scope[here])
+        doubled = sites.function[_doubled(todo, table, runs)]
+        mixed = distinct(np.concatenate((prefixes[mark].meeting, met, doubled)))
         if not len(mixed):
             continue
         function = out.array(table, "function_id")

@@ -90,6 +90,7 @@ def splice(todo: Inlining) -> Spliced:
     _lay_out_blocks(edit, todo, plan)
     placed = _lay_out_instructions(edit, todo, plan)
     _change_clones(edit, todo)
+    edit.begin("operands", "sets", "locations", "registers")
     places = _places(edit, todo, plan, placed)
     first = len(edges)
     edges.extend(ordered)
@@ -470,22 +471,14 @@ def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
     locations = out.tables["locations"]
     changes: dict[str, Table] = {}
     if todo.binding.base.any():
-        import polars as pl  # not for `arrowir passes`: it takes long to load
-
-        rebased = pl.DataFrame(
-            {"addr": locations["addr"], "type": locations["type"], "base": runs.spread(base[runs.copy])}
-        ).select(
-            pl.when((pl.col("type") == vocabulary.MEM_SB) & (pl.col("base") != 0))
-            .then(pl.when(pl.col("addr") == NULL_INT).then(0).otherwise(pl.col("addr")) + pl.col("base"))
-            .otherwise(pl.col("addr"))
-            .alias("addr")
-        )["addr"]
-        changes = {"locations": locations.replace(addr=rebased.to_numpy())}
-        absent = (locations["addr"] == NULL_INT) & (changes["locations"]["addr"] != NULL_INT)
+        added, addr = runs.spread(base[runs.copy]), locations["addr"]
+        moved = (locations["type"] == vocabulary.MEM_SB) & (added != 0)
+        absent = moved & (addr == NULL_INT)
+        changed = {"addr": np.where(moved, np.where(absent, 0, addr) + added, addr)}
         if absent.any():
-            layout_ = locations["layout"].copy()
-            layout_[absent] = layouts.add_key(out.pools.layouts, layout_[absent], "addr")
-            changes["locations"] = changes["locations"].replace(layout=layout_)
+            changed["layout"] = locations["layout"].copy()
+            changed["layout"][absent] = layouts.add_key(out.pools.layouts, changed["layout"][absent], "addr")
+        changes["locations"] = locations.replace(**changed)
 
     for table in ("sets", "registers"):
         runs = edit.runs[table]

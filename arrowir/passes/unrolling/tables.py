@@ -7,13 +7,13 @@ import numpy as np
 from arrowir import extras, layouts, schema
 from arrowir.derived import take
 from arrowir.ir import IR
-from arrowir.names import fresh_names, numbered, picked, prefixed_scopes, put
+from arrowir.names import Prefixes, fresh_names, numbered, picked, put
 from arrowir.passes.unrolling import symbolic
 from arrowir.passes.unrolling.edges import Edges, UnrolledEdges, cut_extra
 from arrowir.passes.unrolling.iterations import Iterations, Links
 from arrowir.passes.unrolling.text import NewCells, UnrolledText
 from arrowir.passes.unrolling.values import TABLE_CODES
-from arrowir.runs import expand, join_text, lookup, parallel, sort_references
+from arrowir.runs import Work, expand, join_text, lookup, sort_references
 from arrowir.store import Array, Ids, Strings, Table
 
 RELATION_KEYS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies")
@@ -98,7 +98,9 @@ class UnrolledTables:
         touched[function[looped]] = True
         taken = np.flatnonzero((function >= 0) & touched[np.maximum(function, 0)])
         # `<name>-<n>` can meet another name only if that begins with `<name>-`, or if `<name>` repeats.
-        close = prefixed_scopes(picked(names, looped), function[looped], "-", picked(names, taken), function[taken])
+        prefixes = Prefixes(picked(names, looped), function[looped], "-")
+        met = prefixes.met_by(picked(names, taken), function[taken])
+        close = np.concatenate((prefixes.meeting, met))
         if not len(close):
             return new
         taken = taken[np.isin(function[taken], close)]
@@ -163,7 +165,7 @@ class UnrolledTables:
             return values
 
         names = [c.name for c in old.schema.stored if c.kind != "text"]
-        made = parallel([lambda name=name: column(name) for name in names], len(source))
+        made = Work([lambda name=name: column(name) for name in names], len(source)).done()
         texts = {c.name: None for c in old.schema.stored if c.kind == "text"}
         return Table(old.schema.name, {**texts, **dict(zip(names, made, strict=True))}, len(source))
 
