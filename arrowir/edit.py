@@ -309,7 +309,9 @@ class Edit:
         for key, name in _NAMES.get(table, {}).items():
             now = made.get(key)
             target = old.schema.column(key).of
-            if now is None or isinstance(now, Strings) or target is None or not self._loses(table, key, target, runs):
+            if now is None or isinstance(now, Strings) or target is None:
+                continue
+            if not self._may_lose(table, key, target, runs) or now.min(initial=0) >= 0:
                 continue
             before = np.empty(runs.total, np.int32)
             copy_runs(old[key], new[key], runs.start, runs.length, before)
@@ -322,13 +324,14 @@ class Edit:
                 names[lost] = self._interned(target, before[lost])
                 made[name] = names
 
-    def _loses(self, table: str, key: str, target: str, runs: Runs) -> bool:
+    def _may_lose(self, table: str, key: str, target: str, runs: Runs) -> bool:
         """Tell whether a key may point at what goes; of clones it is enough that all that they look into stays."""
         found = self.places(target)
         if found is None:
             return False
         places, own = found[0], self.rows(target)
-        if (table, key) in _OF_CALLEES or (table, key) in self.settled or (places[own:] < 0).any():
+        settled = self.settled.get((table, key))
+        if (table, key) in _OF_CALLEES or (settled is not None and (settled[1] < 0).any()) or (places[own:] < 0).any():
             return True
         mine = runs.copy == 0
         before = np.empty(int(runs.length[mine].sum()), np.int32)
