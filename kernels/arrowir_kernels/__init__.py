@@ -1,6 +1,6 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.edges import mark_ends, mark_rows, reach_over
+from arrowir_kernels.edges import count_uses, mark_differing, mark_ends, mark_rows, reach_over
 from arrowir_kernels.flow import peel, trace_blocks
 from arrowir_kernels.names import (
     fill_names,
@@ -16,11 +16,13 @@ from arrowir_kernels.spans import nest_spans
 __all__ = [
     "copy_bytes",
     "copy_runs",
+    "count_uses",
     "fill_names",
     "fill_runs",
     "free_suffixes",
     "hash_names",
     "map_runs",
+    "mark_differing",
     "mark_ends",
     "mark_rows",
     "measure_names",

@@ -26,6 +26,51 @@ def mark_rows(keys: NDArray[np.int32], out: NDArray[np.bool_]) -> None:
 
 
 @kernel
+def count_uses(target: NDArray[np.int32], role: NDArray[np.int16], writing: int, reads: Rows, writes: Rows) -> None:
+    """Count how often operands read and write each of their targets.
+
+    Parameters
+    ----------
+    target
+        What each operand names; negative ones name nothing.
+    role, writing
+        The role of each operand, and the one of those that write.
+    reads, writes
+        One is added for each operand, per target.
+    """
+    for row in range(len(target)):
+        at = target[row]
+        if at >= 0:
+            if role[row] == writing:
+                writes[at] += 1
+            else:
+                reads[at] += 1
+
+
+@kernel
+def mark_differing(
+    target: NDArray[np.int32], owner: NDArray[np.int32], named: NDArray[np.int32], lost: NDArray[np.int32], out: Mask
+) -> None:
+    """Mark rows whose target belongs to another owner than the one that is named beside it.
+
+    Parameters
+    ----------
+    target
+        What each row names; negative ones name nothing.
+    owner
+        The owner of each target.
+    named, lost
+        Of each row the owner that is named, and the name of one that was not found; negative ones are absent.
+    out
+        Set to 1 where one is named and differs.
+    """
+    for row in range(len(target)):
+        at = target[row]
+        if at >= 0 and owner[at] != named[row] and (named[row] >= 0 or lost[row] >= 0):
+            out[row] = 1
+
+
+@kernel
 def mark_ends(
     start: Rows,
     kept: Rows,

@@ -146,6 +146,17 @@ def for_mark_rows(random: Generator) -> Arguments:
     return keys(random, 20), np.zeros(50, bool)
 
 
+def for_count_uses(random: Generator) -> Arguments:
+    target = keys(random, 20)
+    return target, random.integers(0, 3, len(target)).astype(np.int16), 2, np.zeros(50, np.int64), np.ones(50, np.int64)
+
+
+def for_mark_differing(random: Generator) -> Arguments:
+    target = keys(random, 20)
+    named, lost = random.integers(-1, 3, (2, len(target))).astype(np.int32)
+    return target, random.integers(0, 3, 50).astype(np.int32), named, lost, np.zeros(len(target), np.int8)
+
+
 def for_mark_ends(random: Generator) -> Arguments:
     rows = random.integers(1, 9, int(random.integers(0, 9))).astype(np.int64)
     start, edges = np.cumsum(rows) - rows, random.integers(0, 12, len(rows)).astype(np.int64)
@@ -250,6 +261,7 @@ def all_kernels() -> dict[str, Kernel[Any, Any]]:
 
 KERNELS = all_kernels()
 TABLES = {
+    "count_uses": (3,),
     "free_suffixes": (4, 5, 6),
     "repeated_names": (4, 5),
     "mark_ends": (8, 9),

@@ -10,6 +10,7 @@ from arrowir.ir import IR
 from arrowir.passes.unrolling.loops import STRUCTURED, of_each
 from arrowir.runs import Runs, expand
 from arrowir.store import Array, children, starts
+from arrowir_kernels import count_uses
 
 _CALLS = (vocab.OP_NKI_KERNEL, vocab.OP_BIR_KERNEL, vocab.OPCODES.code("NKIKLIRKernel"), vocab.OP_CALL)
 """Opcodes that read and write what they name."""
@@ -231,16 +232,15 @@ def suspects(ir: IR, functions: Array) -> Array:
     if named.any():  # operands that name what another function owns: who reads what is not so easily said
         return functions.copy()
     of_location = ir.array("locations", "function_id")
-    written = np.flatnonzero(role == vocab.ROLE_OUT)
-    target, writer = location[written], operands["instruction_id"][written]
-    writers = np.bincount(target + 1, minlength=len(of_location) + 1)[1:]
-    read = np.zeros(len(of_location) + 1, bool)
-    read[location[role != vocab.ROLE_OUT]] = True  # the last place is that of absent ones
+    reads, writes = np.zeros((2, len(of_location)), np.int64)
+    count_uses(location, role, vocab.ROLE_OUT, reads, writes)
     internal = (ir.tables["sets"]["kind"] == vocab.KIND_INTERNAL)[ir.tables["locations"]["set_id"]]
-    writers[~internal] = 0
-    found[of_location[(writers > 0) & ~read[:-1]]] = True
-    filled = target[(opcode == vocab.OP_MEMSET)[writer] & (target >= 0)]
-    found[of_location[filled[writers[filled] == 1]]] = True
-    by_set = written[(target < 0) & (operands["set_id"][written] >= 0)] if operands.has("set_id") else written[:0]
-    found[ir.array("sets", "function_id")[operands["set_id"][by_set]]] = True
+    writes[~internal] = 0
+    found[of_location[(writes > 0) & (reads == 0)]] = True
+    memsets = expand(*children(operands["instruction_id"], np.flatnonzero(opcode == vocab.OP_MEMSET)))
+    filled = location[memsets[(role[memsets] == vocab.ROLE_OUT) & (location[memsets] >= 0)]]
+    found[of_location[filled[writes[filled] == 1]]] = True
+    if operands.present("set_id"):
+        sets = operands["set_id"][(location < 0) & (role == vocab.ROLE_OUT)]
+        found[ir.array("sets", "function_id")[sets[sets >= 0]]] = True
     return found[:-1] & functions

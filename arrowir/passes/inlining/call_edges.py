@@ -13,10 +13,10 @@ import numpy as np
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.inlining import empty_bodies
-from arrowir.passes.inlining.extended import Extended, groups, stretches
+from arrowir.passes.inlining.extended import Extended, stretches
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, expand
-from arrowir.store import Array, Table, children, distinct, starts
+from arrowir.store import Array, Table, children, distinct, first_of, starts
 from arrowir_kernels import mark_ends, mark_rows
 
 MANY = 8
@@ -30,31 +30,39 @@ LAST = np.iinfo(np.int32).max
 class Dependencies:
     """The dependency table of a batch and of what is added to it, as one."""
 
-    def __init__(self, batch: Extended) -> None:
-        self.columns = {name: batch.column("dependencies", name) for name in batch.of("dependencies").columns}
+    def __init__(self, batch: Extended, added: Table) -> None:
+        self._parts = [batch.ir.tables["dependencies"], batch.of("dependencies"), added]
+        self._joined: dict[str, Array] = {}
 
     def extend(self, added: Table) -> None:
         """Put rows behind the others."""
-        if len(added):
-            self.columns = {name: np.concatenate((old, added[name])) for name, old in self.columns.items()}
+        self._parts.append(added)
+        self._joined.clear()
 
     def __len__(self) -> int:
-        return len(self.columns["relation"])
+        return sum(map(len, self._parts))
+
+    def column(self, name: str) -> Array:
+        """Return a column, whose parts are put together when it is wanted."""
+        if name not in self._joined:
+            some = [part[name] for part in self._parts if len(part)]
+            self._joined[name] = some[0] if len(some) == 1 else np.concatenate([self._parts[0][name][:0], *some])
+        return self._joined[name]
 
     @property
     def instruction_id(self) -> Array:
         """The instruction that waits, in rising order."""
-        return self.columns["instruction_id"]
+        return self.column("instruction_id")
 
     @property
     def on_instruction_id(self) -> Array:
         """The instruction that it waits for."""
-        return self.columns["on_instruction_id"]
+        return self.column("on_instruction_id")
 
     @property
     def relation(self) -> Array:
         """Code of the relation."""
-        return self.columns["relation"]
+        return self.column("relation")
 
     def of(self, first: Array, count: Array | int = 1) -> tuple[Array, Array]:
         """Return where the edges of runs of instructions begin, and how many there are."""
@@ -85,17 +93,20 @@ def find_ends(batch: Extended, bodies: Bodies, edges: Dependencies) -> Ends:
         bodies.start, count, rows, first, number, edges.instruction_id, edges.on_instruction_id,
         base, waits, waited, lost,
     )  # fmt: skip
-    body, place = groups(rows)
-    kept = place < count[body]
-    if len(batch.made):
-        kept &= ~np.isin(bodies.start[body] + place, batch.made)
+    # What is no clone is neither root nor sink: final Returns, and what is made beside clones.
+    clones, made = count.copy(), bodies.of_rows(batch.made)
+    of, row = made[made >= 0], batch.made[made >= 0] - bodies.start[made[made >= 0]]
+    of, row = of[row < count[of]], row[row < count[of]]
+    np.subtract.at(clones, of, 1)
+    none = np.concatenate((expand(base[:-1] + count, rows - count), base[of] + row))
+    waits[none] = waited[none] = 1
     ends: list[Array] = []
-    for mask in (kept & (waits == 0), kept & (waited == 0)):
-        at = np.flatnonzero(mask)
-        ends += [np.searchsorted(body[at], np.arange(len(rows) + 1)), place[at]]
+    for mask in (waits, waited):
+        at = np.flatnonzero(mask == 0)
+        begin = first_of(at, base)
+        ends += [begin, at - np.repeat(base[:-1], np.diff(begin))]
     waiting = edges.instruction_id[np.flatnonzero(lost)]
     of = bodies.of_rows(waiting)
-    clones = np.bincount(body[kept], minlength=len(rows))
     return Ends(clones, *ends, thinned=(of, waiting - bodies.start[of]))
 
 

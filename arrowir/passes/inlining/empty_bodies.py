@@ -10,6 +10,7 @@ import numpy as np
 
 from arrowir import extras, vocabulary
 from arrowir.edit import Edit
+from arrowir.passes.unrolling.gap_edges import LoopsAround
 from arrowir.runs import concat_tables
 from arrowir.store import Array, Table
 
@@ -75,17 +76,11 @@ class _Made:
         self.edit, self.edges = edit, edges
         self.pool = edit.ir.pools.extras
         self.rows: list[_Edge] = []
+        self.around = LoopsAround(edit.ir)
 
     def read(self, source: int, on: int) -> _Edge:
-        c = self.edges.columns
-        return _Edge(
-            int(c["relation"][source]),
-            on,
-            int(c["name"][source]),
-            int(c["edge"][source]),
-            int(c["extra"][source]),
-            source,
-        )
+        relation, name, edge, extra = (int(self.edges.column(c)[source]) for c in ("relation", "name", "edge", "extra"))
+        return _Edge(relation, on, name, edge, extra, source)
 
     def of(self, instruction: int) -> list[_Edge]:
         """Return the edges of an instruction."""
@@ -123,6 +118,7 @@ class _Made:
         for k, edge in enumerate(self.rows):
             rows = np.flatnonzero(mine & (known["row"] == edge.source)) if len(known) else []
             if len(rows):
+                rows = rows[: self.pool[edge.extra].count(extras.PLACEHOLDER) if edge.extra >= 0 else 0]
                 columns = {n: None if not known.has(n) else known[n][rows] for n in known.columns}
                 copied = Table("references", columns, len(rows)).replace(row=np.full(len(rows), first + k, np.int32))
                 self.edit.added["references"] = concat_tables([self.edit.added["references"], copied])
@@ -161,6 +157,9 @@ def _onward(edge: _Edge, gaps: set[int], made: _Made, passed: tuple[int, ...]) -
 def _join(edge: _Edge, following: _Edge, made: _Made) -> _Edge:
     """Join two edges: the kind of the first; plain if both are, else the relation that is not (the first's first)."""
     target = replace(edge, on=following.on, name=following.name, made=True)
+    if edge.relation == vocabulary.RELATION_UNROLL and edge.extra >= 0:
+        shorter = made.around.shortened(made.pool[edge.extra], edge.on, following.on)
+        target = replace(target, extra=made.pool.intern(shorter))
     if edge.relation != vocabulary.RELATION_PLAIN or following.relation == vocabulary.RELATION_PLAIN:
         return target
     carried, kind = made.parts(following.extra)[1:], made.parts(edge.extra)[:1]

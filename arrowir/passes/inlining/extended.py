@@ -52,6 +52,10 @@ class Extended:
         added = self.of(table)
         return np.concatenate((self.ir.tables[table][name], added[name])) if len(added) else self.ir.tables[table][name]
 
+    def present(self, table: str, name: str) -> bool:
+        """Tell whether some cell of a column of numbers is present."""
+        return self.ir.tables[table].present(name) or self.of(table).present(name)
+
     def text(self, table: str, row: int) -> str:
         """Return the name of an old or added row."""
         old = self.ir.tables[table]

@@ -248,12 +248,16 @@ def _unresolved(batch: Extended) -> list[tuple[Array, Array, Array]]:
     found: list[tuple[Array, Array, Array]] = []
     instruction = get("operands", "instruction_id")
     for column in ("name", "register_name", "set_name"):
+        if not batch.present("operands", column):
+            continue
         name = get("operands", column)
         needed = name >= 0
         if column == "set_name":
             needed &= get("operands", "location_id") < 0
         found.append((instruction, name, needed))
     for table in ("dependencies", "branches"):
+        if not batch.present(table, "name"):
+            continue
         name = get(table, "name")
         found.append((get(table, "instruction_id"), name, name >= 0))
     codes = schema.STRUCTURAL["table"]

@@ -89,6 +89,13 @@ class Place:
             raise KernelError("kernel_failed", "the body has blocks inside an instruction; unroll its loops")
         if np.isin(opcode, (vocabulary.OP_NKI_KERNEL, vocabulary.OP_CALL)).any():
             raise KernelError("kernel_failed", "the body calls functions, which callers do not have")
+        unknown = np.flatnonzero(opcode >= len(vocabulary.OPCODES))
+        if len(unknown):
+            name = ir.tables["instructions"].text()[int(unknown[0])]
+            held = ir.pools.codes["opcode"][int(opcode[unknown[0]])]
+            raise KernelError(
+                "kernel_failed", f"instruction `{name}` of the body has the opcode `{held}`, which there is none of"
+            )
         lost = [m for m in ir.messages if m.code == "unresolved_name"]
         if lost:
             raise KernelError("kernel_failed", f"the body names what is not there: {lost[0].message}")

@@ -20,9 +20,11 @@ from arrowir.passes.inlining.free_names import free_names
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.passes.inlining.layout import CONTINUATION, DONE, ENTRY, START, TO_ENTRY, Layout, Placed
+from arrowir.passes.inlining.tensor_names import Names
 from arrowir.runs import Runs, blank, concat_tables, expand, join_text
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table, children, starts
+from arrowir_kernels import mark_differing
 
 OPTIN_CLEARED = 0xC
 """Opt-in bits that a clone loses (rule N10)."""
@@ -47,7 +49,7 @@ class Inlining:
     """Mask of the blocks of the batch that stay."""
     origin: int = vocabulary.ORIGIN_NKI
     """Code of the origin of the sets that are made again (rules N8, B2)."""
-    tensor_names: "dict[int, dict[str, str]]" = field(default_factory=dict[int, dict[str, str]])
+    tensor_names: dict[int, Names] = field(default_factory=dict[int, Names])
     """By module the names that change in its tensor map (rule N17)."""
 
 
@@ -66,12 +68,12 @@ def splice(todo: Inlining) -> Spliced:
     batch, sites, bodies, body = todo.batch, todo.sites, todo.bodies, todo.body
     ir = batch.ir
     names = picked(ir.tables["instructions"].text(), sites.row)
-    edges = Dependencies(batch)
+    ordered = _ordered_edges(ir, len(names))
+    edges = Dependencies(batch, ordered)
     ends = call_edges.find_ends(batch, bodies, edges)
     calls = call_edges.survey(ir, sites.row, body, ends)
     plan = layout.lay_out(batch, sites.row, bodies, body, calls)
     helpers = layout.helpers(batch, sites.row, names, plan)
-    ordered = _ordered_edges(ir, len(names))
     added = dict(batch.added)
     added["instructions"] = concat_tables([batch.of("instructions"), helpers])
     added["dependencies"] = concat_tables([batch.of("dependencies"), ordered])
@@ -92,8 +94,7 @@ def splice(todo: Inlining) -> Spliced:
     _change_clones(edit, todo)
     edit.begin("operands", "sets", "locations", "registers")
     places = _places(edit, todo, plan, placed)
-    first = len(edges)
-    edges.extend(ordered)
+    first = len(edges) - len(ordered)
     owners, had, has = call_edges.rewrite(
         edit, bodies, ends, edges, calls, sites.row, places, first + np.arange(len(names))
     )
@@ -130,7 +131,7 @@ def _chains(todo: Inlining, names: Strings) -> Table:
     """Make the call chain of each call-site, behind the one that it has itself (rule N16)."""
     ir, sites = todo.batch.ir, todo.sites
     instructions, chains = ir.tables["instructions"], ir.tables["call_chains"]
-    kernels = [ir.pools.names.intern(todo.batch.text("functions", f)) for f in todo.bodies.callee.tolist()]
+    kernels = [ir.pools.names.intern(name) for name in todo.batch.texts("functions", todo.bodies.callee).tolist()]
     parent = instructions["call_chain_id"][sites.row]
     inlined = np.flatnonzero(parent >= 0)
     if len(inlined):
@@ -509,12 +510,12 @@ def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
     """Let the set written beside a location be the location's set, in clones where it was not (rule R2)."""
     batch = todo.batch
     location, named, lost = (batch.column("operands", c) for c in ("location_id", "set_id", "set_name"))
-    own = take(batch.column("locations", "set_id"), location)
-    differs = (own != named) & (own >= 0) & ((named >= 0) | (lost >= 0))
+    differs = np.zeros(len(location), np.int8)
+    mark_differing(location, batch.column("locations", "set_id"), named, lost, differs)
     if not differs.any():
         return out
     operands, runs = out.tables["operands"], edit.runs["operands"]
-    rows = np.flatnonzero(differs[runs.source()] & runs.spread(runs.copy > 0))
+    rows = np.flatnonzero((differs[runs.source()] == 1) & runs.spread(runs.copy > 0))
     set_id, set_name = operands["set_id"].copy(), operands["set_name"].copy()
     set_id[rows] = out.tables["locations"]["set_id"][operands["location_id"][rows]]
     set_name[rows] = -1

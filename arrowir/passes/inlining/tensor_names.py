@@ -1,5 +1,7 @@
 """What tensor maps say of kernels that go: the names of bound parameters, and of the storage bound to them (N17)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from arrowir.ir import IR
@@ -7,7 +9,24 @@ from arrowir.passes.inlining.binding import Binding, is_parameter
 from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.store import Array
 
-Names = dict[str, str]
+Path = tuple[tuple[str, str], ...]
+"""The call-sites that lead into a kernel, outermost first: the name of each, and of the kernel that it calls."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A name of storage that a kernel brings: it is known once that is there, since it has to be free (rule R6)."""
+
+    path: Path
+    location: str
+    """What the location is called there."""
+    rank: int
+    """Which of those of this name it is."""
+    of_set: bool
+    """Whether its set is meant."""
+
+
+Names = dict[str, str | Made]
 
 
 def tensor_names(ir: IR, sites: Sites, binding: Binding, removed: Array) -> dict[int, Names]:
@@ -30,21 +49,28 @@ def tensor_names(ir: IR, sites: Sites, binding: Binding, removed: Array) -> dict
     found: dict[int, Names] = {}
     locations, sets = ir.tables["locations"], ir.tables["sets"]
     location_names, set_names, site_names = locations.text(), sets.text(), ir.tables["instructions"].text()
+    kernel_names = ir.tables["functions"].text()
     own = _own_names(ir, mapped)
-    finals: dict[int, tuple[str, str]] = {}
+    finals: dict[int, tuple[str | Made, str | Made]] = {}
     """Names of location and set that a parameter's location has in the end."""
-    prefix: dict[int, str] = {}
-    """What stands before the names of storage of a kernel, in the end."""
+    paths: dict[int, Path] = {}
     begin = np.searchsorted(binding.site, np.arange(len(sites) + 1))
     for site in first:
         module, function = int(sites.module[site]), int(sites.function[site])
-        head = prefix.get(function, "")
-        prefix[int(sites.callee[site])] = f"{head}{site_names[int(sites.row[site])]}:"
+        path = paths.get(function, ())
+        callee = int(sites.callee[site])
+        paths[callee] = (*path, (site_names[int(sites.row[site])], kernel_names[callee]))
         names = found.setdefault(module, {})
         for k in range(int(begin[site]), int(begin[site + 1])):
             actual, formal = int(binding.actual[k]), int(binding.formal_location[k])
-            owner = int(locations["set_id"][actual])
-            final = finals.get(actual, (head + location_names[actual], head + set_names[owner]))
+            if actual in finals:
+                final = finals[actual]
+            elif path:
+                rank = _rank(ir, actual)
+                name = location_names[actual]
+                final = Made(path, name, rank, of_set=False), Made(path, name, rank, of_set=True)
+            else:
+                final = location_names[actual], set_names[int(locations["set_id"][actual])]
             finals[formal] = final
             if removed[sites.callee[site]]:
                 old = location_names[formal], set_names[int(binding.formal[k])]
@@ -92,12 +118,58 @@ def _own_names(ir: IR, mapped: Array) -> dict[int, set[str]]:
     return found
 
 
+def _rank(ir: IR, location: int) -> int:
+    """Return how many locations of its function that stand before a location have its name."""
+    names, function = ir.tables["locations"].text(), ir.array("locations", "function_id")
+    first = int(np.searchsorted(function, function[location]))
+    return sum(names[row] == names[location] for row in range(first, location))
+
+
 def rename(ir: IR, names: dict[int, Names]) -> IR:
-    """Return a batch in whose tensor maps names are replaced."""
+    """Return a batch in whose tensor maps names are replaced.
+
+    Parameters
+    ----------
+    ir
+        The batch as it comes out of the pass.
+    names
+        New names by old ones, by module.
+    """
     from arrowir.formats.tensor_map import renamed
 
     table, pool = ir.tables["modules"], ir.pools.extras
     held = table["tensor_map"].copy()
     for module, changes in names.items():
-        held[module] = pool.intern(renamed(pool[int(held[module])], changes))
+        made = [name for name in changes.values() if isinstance(name, Made)]
+        known = _names_of_made(ir, module, made) if made else {}
+        final = {old: known[new] if isinstance(new, Made) else new for old, new in changes.items()}
+        held[module] = pool.intern(renamed(pool[int(held[module])], final))
     return ir.replace(modules=table.replace(tensor_map=held))
+
+
+def _names_of_made(ir: IR, module: int, made: list[Made]) -> dict[Made, str]:
+    """Return what storage that kernels have brought into a module is called there."""
+    locations, chains = ir.tables["locations"], ir.tables["call_chains"]
+    chain = locations["call_chain_id"]
+    sites, names = chains.text(), locations.text()
+    originals, sets = locations.text("original_name"), ir.tables["sets"].text()
+    wanted = {one.location for one in made}
+    found: dict[tuple[Path, str], list[int]] = {}
+    bounds = np.searchsorted(ir.array("locations", "module_id"), (module, module + 1))
+    for row in range(*bounds.tolist()):
+        if chain[row] < 0 or originals[row] not in wanted:
+            continue
+        path: list[tuple[str, str]] = []
+        at = int(chain[row])
+        while at >= 0:
+            path.append((sites[at], ir.pools.names[int(chains["kernel"][at])]))
+            at = int(chains["parent_id"][at])
+        found.setdefault((tuple(reversed(path)), originals[row]), []).append(row)
+    result: dict[Made, str] = {}
+    for one in made:
+        rows = found.get((one.path, one.location), [])[one.rank :]
+        if rows:
+            result[one] = sets[int(locations["set_id"][rows[0]])] if one.of_set else names[rows[0]]
+        else:  # it stands in a loop without trips: nothing of it is left
+            result[one] = ":".join([*(site for site, _ in one.path), one.location])
+    return result
