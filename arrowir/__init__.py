@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arrowir.analyse.footprints import footprints
     from arrowir.analyse.live_ranges import live_ranges
     from arrowir.analyse.overlaps import overlaps
+    from arrowir.batches import concat
     from arrowir.diagnostics import (
         ArrowIRError,
         FormatError,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         SchemaError,
         SimulationError,
     )
-    from arrowir.edit import concat
     from arrowir.formats.bir_json import read_json
     from arrowir.formats.parquet import read_parquet
     from arrowir.formats.reading import read
@@ -92,7 +92,7 @@ _HOMES: dict[str, str] = {
     "RunResult": "passes.pipeline",
     "SchemaError": "diagnostics",
     "SimulationError": "diagnostics",
-    "concat": "edit",
+    "concat": "batches",
     "diff": "analyse.diff",
     "equivalent": "simulate.equivalence",
     "footprints": "analyse.footprints",

@@ -241,7 +241,7 @@ class IR:
         OptionError
             If an id names no module.
         """
-        from arrowir import edit
+        from arrowir import batches
 
         wanted = np.asarray(modules).reshape(-1)
         if wanted.dtype == bool and len(wanted) == len(self):
@@ -254,7 +254,7 @@ class IR:
         wanted = wanted.astype(np.int64)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise OptionError(f"module ids go from 0 to {len(self) - 1}, got {wanted.tolist()[:10]}")
-        return edit.select_modules(self, wanted)
+        return batches.select_modules(self, wanted)
 
     def module_id(self, name: str) -> int:
         """Return the id of the module of that name.

@@ -245,13 +245,13 @@ def _isolate(step: Pass, ir: IR, active: Array, error: Exception) -> PassResult:
     good = np.flatnonzero(active & (status != FAILED))
     if not len(good):
         return PassResult(ir.after(step.name, step.options()), _signed(step, ir, failed), status)
-    from arrowir import edit
+    from arrowir import batches
 
     part = ir.select(good)
     result = _run(step, part, np.ones(len(part), bool))
     rest = np.setdiff1d(np.arange(len(ir)), good)
     order = np.argsort(np.concatenate((good, rest)))
-    out = edit.select_modules(edit.concat([result.ir, ir.select(rest)]), order)
+    out = batches.select_modules(batches.concat([result.ir, ir.select(rest)]), order)
     out = IR(out.tables, out.pools, diagnostics=ir.messages, history=result.ir.history)
     status[good] = result.codes
     lifted = tuple(moved(m, part, ir, good) for m in result.messages)

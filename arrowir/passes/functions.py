@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from arrowir import batches, schema
 from arrowir import diagnostics as diag
-from arrowir import edit, schema
 from arrowir.diagnostics import Diagnostic, OptionError, PassError
 from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, UNCHANGED, Pass, Plan
@@ -134,8 +134,8 @@ def put_together(ir: IR, parts: list[tuple[Array, IR]]) -> IR:
     else:
         new = np.concatenate([modules for modules, _ in parts])
         rest = np.setdiff1d(np.arange(len(ir)), new)
-        batches = [part for _, part in parts] + ([ir.select(rest)] if len(rest) else [])
-        made = edit.select_modules(edit.concat(batches), np.argsort(np.concatenate((new, rest))))
+        changed = [part for _, part in parts] + ([ir.select(rest)] if len(rest) else [])
+        made = batches.select_modules(batches.concat(changed), np.argsort(np.concatenate((new, rest))))
     return IR(made.tables, made.pools, diagnostics=ir.messages, history=ir.history)
 
 

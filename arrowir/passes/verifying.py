@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from arrowir import batches
 from arrowir import diagnostics as diag
-from arrowir import edit
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.base import FAILED, PassResult, moved
@@ -112,7 +112,7 @@ def restored(ir: IR, part: IR, modules: Array) -> IR:
     """Put modules of another batch in place of some."""
     order = np.arange(len(ir))
     order[modules] = len(ir) + np.arange(len(modules))
-    made = edit.select_modules(edit.concat([ir, part]), order)
+    made = batches.select_modules(batches.concat([ir, part]), order)
     return IR(made.tables, made.pools, diagnostics=ir.messages, history=ir.history)
 
 

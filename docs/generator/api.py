@@ -22,6 +22,7 @@ MODULES: tuple[tuple[str, str], ...] = (
     ("arrowir.analyse.footprints", "Footprints as arrays, for analyses of one's own."),
     ("arrowir.listing", "The readable listing, with more to choose than `ir.text`."),
     ("arrowir.edit", "For passes: rows that move."),
+    ("arrowir.batches", "Batches put together and taken apart."),
     ("arrowir.runs", "For passes: runs of rows."),
     ("arrowir.formats.bir_json", "BIR JSON; `air.read` and the methods of a batch call these."),
     ("arrowir.formats.parquet", "Parquet data sets; likewise."),
@@ -36,7 +37,8 @@ MODULES: tuple[tuple[str, str], ...] = (
 NAMES: dict[str, tuple[str, ...]] = {
     "arrowir.listing": ("text",),
     "arrowir.analyse.footprints": ("Footprints", "measure"),
-    "arrowir.edit": ("Edit", "select_modules", "concat"),
+    "arrowir.edit": ("Edit",),
+    "arrowir.batches": ("concat", "select_modules"),
     "arrowir.runs": ("Runs",),
     "arrowir.formats.bir_json": ("read_json", "read_documents", "to_json", "write_json"),
     "arrowir.formats.parquet": ("read_parquet", "write_parquet", "write_frame", "is_dataset"),

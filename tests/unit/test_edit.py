@@ -12,7 +12,8 @@ import pytest
 import arrowir as air
 from arrowir import build, runs, schema
 from arrowir import diagnostics as diag
-from arrowir.edit import Edit, select_modules
+from arrowir.batches import select_modules
+from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.runs import Runs, Work, concat_tables, copy_text, expand, join_text, lookup, slab
 from arrowir.store import Strings, Table

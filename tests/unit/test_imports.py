@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "attributes",
             "ir",
             "runs",
+            "batches",
             "edit",
             "names",
             "expressions",

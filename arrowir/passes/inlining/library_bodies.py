@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import vocabulary
+from arrowir.batches import behind, concat
 from arrowir.derived import zeroed
-from arrowir.edit import behind, concat
 from arrowir.ir import IR
 from arrowir.library.call import Call
 from arrowir.library.status import KernelError

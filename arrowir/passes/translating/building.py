@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from arrowir import extras, layouts, schema, vocabulary
-from arrowir.edit import Edit, behind
+from arrowir.batches import behind
+from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.names import fresh_names, picked, put
 from arrowir.passes.inlining.kernel_calls import Sites
@@ -187,7 +188,8 @@ def _lay_out(edit: Edit, todo: Translation) -> None:
                 place,
                 np.concatenate((new, count[table] + row)),
                 np.concatenate((np.ones(of_sites, np.int64), rows)),
-                np.concatenate((owner, instruction_at)),
+                # What is taken over stands before row `instruction_at`: before what that row gets itself.
+                np.concatenate((2 * owner.astype(np.int64) + 1, 2 * instruction_at)),
             ),
         )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arrowir import batches, extras, vocabulary
 from arrowir import diagnostics as diag
-from arrowir import edit, extras, vocabulary
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.names import fresh_names, picked
@@ -69,7 +69,7 @@ def faults_of(uses: Uses, taken: Array) -> dict[int, Fault]:
     module = batch.tables["functions"]["module_id"]
     names = np.diff(batch.tables["functions"].text().offsets)
     for row in np.flatnonzero(taken & (names == 0)).tolist():
-        what = f"the kernel file cannot be read: {uses.kernel[module[row]].shown}: a function has no name"
+        what = f"the kernel file {uses.kernel[module[row]].shown} cannot be read: a function has no name"
         found.setdefault(int(module[row]), Fault("kernel_file_damaged", what))
     inner = np.flatnonzero(batch.tables["instructions"]["opcode"] == KLIR)
     function = batch.array("instructions", "function_id")[inner]
@@ -78,7 +78,7 @@ def faults_of(uses: Uses, taken: Array) -> dict[int, Fault]:
         use = int(batch.array("instructions", "module_id")[row])
         name = batch.tables["instructions"].text()[row]
         what = (
-            f"the kernel file cannot be taken over: {uses.kernel[use].shown}: its instruction `{name}` "
+            f"the kernel file {uses.kernel[use].shown} cannot be taken over: its instruction `{name}` "
             "names a kernel file too; have that kernel compiled into the same file"
         )
         found.setdefault(use, Fault("not_supported", what))
@@ -174,4 +174,4 @@ def _without_ids(row: Diagnostic, module: int) -> Diagnostic:
 
 def repeated(files: IR, parts: Array) -> IR:
     """Return a batch with one module for each use of a kernel file."""
-    return edit.select_modules(files, parts)
+    return batches.select_modules(files, parts)
