@@ -39,9 +39,9 @@ def process(make: Callable[[Inputs], list[str]]) -> Callable[[Inputs], Case]:
     return set_up
 
 
-def _inline(inputs: Inputs) -> list[str]:
+def _inline(inputs: Inputs, *options: str) -> list[str]:
     out = ["-o", str(inputs.path("inlined")), "--format", "parquet", "--passes", "inline_nki_kernel"]
-    return [*arrowir(), "run", str(inputs.path("sites_10000")), *out]
+    return [*arrowir(), "run", str(inputs.path("sites_10000")), *out, *options]
 
 
 def _llvm(inputs: Inputs) -> list[str]:
@@ -65,14 +65,21 @@ ROWS = (
     ),
     Row(
         "cli_inline_10000",
-        "arrowir run: 10,000 call-sites inlined, Parquet to Parquet",
-        process(_inline),
+        "arrowir run --verify none: 10,000 call-sites inlined, Parquet to Parquet",
+        process(lambda inputs: _inline(inputs, "--verify", "none")),
         needs=("sites_10000",),
         peers=(Peer("llvm_command_10000", at_most=1),),
     ),
     Row(
+        "cli_inline_verified",
+        "arrowir run: the same, and the module is verified before and after, as by default",
+        process(_inline),
+        needs=("sites_10000",),
+        peers=(Peer("cli_inline_10000"),),
+    ),
+    Row(
         "llvm_command_10000",
-        "LLVM by llvmlite: the same shape, assembly to bitcode",
+        "LLVM by llvmlite: the same shape, assembly to bitcode; what comes out is not verified",
         process(_llvm),
         needs=("sites_10000.ll",),
     ),
