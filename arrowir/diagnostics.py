@@ -239,6 +239,11 @@ class FormatError(ArrowIRError):
         Byte offset in the (decompressed) text, where the text itself is broken.
     json_path
         Path of the member, like `functions[0].blocks[1].name`, where its value is wrong.
+
+    Attributes
+    ----------
+    place : str
+        File and place in it, as the message begins.
     """
 
     def __init__(
@@ -248,7 +253,8 @@ class FormatError(ArrowIRError):
             json_path = f"{json_path[:140]} ... {json_path[-140:]}"
         self.message, self.path, self.offset, self.json_path = message, path, offset, json_path
         at = f" at byte {offset}" if offset is not None else f" at `{json_path}`" if json_path is not None else ""
-        super().__init__(f"{path or 'document'}{at}: {message}")
+        self.place = f"{path or 'document'}{at}"
+        super().__init__(f"{self.place}: {message}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _format_error, tuple(getattr(self, f) for f in ("message", "path", "offset", "json_path"))

@@ -1,14 +1,16 @@
 """Running a pipeline and proving by execution that it has kept what the modules compute: what `air.run` does."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
 
 from arrowir import arguments
 from arrowir import diagnostics as diag
 from arrowir.diagnostics import Diagnostic, OptionError
 from arrowir.ir import IR
-from arrowir.passes import base, pipeline
+from arrowir.passes import base, pipeline, verifying
 from arrowir.passes.pipeline import Item, RunResult, Step
 
 if TYPE_CHECKING:
@@ -95,7 +97,8 @@ def run(
     check
         Execute each module before and after the run, on so many random inputs, and compare what they write (see
         `equivalent`). A difference is an error row (`not_equivalent`), and a module that cannot be executed a note
-        (`not_executable`); `checks` of the result has all that was compared.
+        (`not_executable`); `checks` of the result has all that was compared. A module that names kernel files is
+        compared from `translate_nki_ast_to_bir` on, which brings these in: before, it does not say what it computes.
     check_tolerance
         How far apart floats may be in that comparison, relative to their size and at least to 1. With 0 every byte has
         to be the same, which the bodies of library kernels do not promise (rule B5).
@@ -135,7 +138,9 @@ def run(
         return pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
     shard_id = shard_of(steps)
     result = pipeline.run(ir, steps, strict=strict, verify=verify, tensor_map=tensor_map, progress=progress)
-    return checked(ir, result, check, tolerance=check_tolerance, shard_id=shard_id, strict=strict, progress=progress)
+    return checked(
+        ir, result, check, steps, tolerance=check_tolerance, shard_id=shard_id, strict=strict, progress=progress
+    )
 
 
 def shard_of(steps: Iterable[Step]) -> int:
@@ -157,6 +162,7 @@ def checked(
     ir: IR,
     result: RunResult,
     trials: int,
+    steps: Sequence[Step] = (),
     *,
     tolerance: float = 0.0,
     shard_id: int = 0,
@@ -173,6 +179,8 @@ def checked(
         What the run did.
     trials
         How many random inputs each module is executed on.
+    steps
+        The steps of the run: modules that name kernel files are compared from behind those that bring these in.
     tolerance
         How far apart floats may be, as in `equivalent`.
     shard_id
@@ -193,11 +201,22 @@ def checked(
         if progress is not None:
             progress("checking", done, total)
 
+    ir = _with_kernels(ir, steps)
     found = equivalent(ir, result.ir, trials=trials, tolerance=tolerance, shard_id=shard_id, progress=at)
     rows = messages(found)
     if strict:
         base.raise_first_error(rows)
     return CheckedRunResult(result.ir, (*result.messages, *rows), result.codes, result.taken, checks=found)
+
+
+def _with_kernels(ir: IR, steps: Sequence[Step]) -> IR:
+    """Return the batch with the kernels of files in those modules that name some, as the run brought them in."""
+    mine = np.flatnonzero(pipeline.has_opcode(ir, "NKIKLIRKernel"))
+    bringing = [step for step in steps if step.name == "translate_nki_ast_to_bir"]
+    if not len(mine) or not bringing:
+        return ir
+    made = pipeline.run(ir.select(mine), bringing, verify="none", tensor_map=False)
+    return verifying.restored(ir, made.ir, mine)
 
 
 def messages(found: "Equivalence") -> list[Diagnostic]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 LANES = 128
 BANKS = 8
 """Most banks of any PSUM."""
+BANK_BYTES = 2048
+"""Bytes of a PSUM bank in each partition, of every architecture."""
 LARGEST = 1 << 40
 """Larger sizes are cut to this: no memory comes near, and sums stay in 64 bits."""
 
@@ -38,10 +40,10 @@ def fit(ir: "IR") -> list[dict[str, dict[str, Any]]]:
     list of dict
         Per module an entry for each of ``"SB"`` and ``"PSUM"`` that has locations: `capacity_bytes` of a partition,
         `reserved_bytes` kept from tensors, `usable_bytes`; of PSUM also `banks`, `bank_bytes` and `bank_highest_bytes`,
-        the end of the highest allocated location in each bank. `allocated_bytes` and `unallocated_bytes` are sums over
-        the fullest partition, of all locations whenever they are in use; `highest_byte` is the end of the highest
-        allocated one, and `largest_bytes` the size of the largest of all; `fit` is one of `VERDICTS`. Null where the
-        architecture does not tell.
+        the end of the highest allocated location in each bank, from the bank's start on. `allocated_bytes` and
+        `unallocated_bytes` are sums over the fullest partition, of all locations whenever they are in use;
+        `highest_byte` is the end of the highest allocated one, and `largest_bytes` the size of the largest of all;
+        `fit` is one of `VERDICTS`. Null where the architecture does not tell.
 
     Examples
     --------
@@ -66,6 +68,28 @@ def fit(ir: "IR") -> list[dict[str, dict[str, Any]]]:
             counts = {key: int(values[m]) for key, values in held.items()}
             found[m][name] = _entry(memory, arches[m], counts, banks[m].tolist())
     return found
+
+
+def bank_start(bank: Array, addr: Array, bank_bytes: Array | int = BANK_BYTES) -> Array:
+    """Return the byte of a partition that the addresses of PSUM locations count from.
+
+    That is the first one of their bank. Files that give the place in the partition instead are told by the address,
+    which lies in the bank that is named.
+
+    Parameters
+    ----------
+    bank, addr
+        Bank and address of each location, int64; of a negative bank the number without its sign counts.
+    bank_bytes
+        Bytes of a bank in a partition.
+
+    Examples
+    --------
+    >>> bank_start(np.array([3, 3, 0, -3]), np.array([0, 6400, 6400, 512])).tolist()
+    [6144, 0, 0, 6144]
+    """
+    first = np.abs(bank) * bank_bytes
+    return np.where((addr >= first) & (addr < first + bank_bytes), 0, first)
 
 
 def _filled(ir: "IR", rows: Array, module: Array) -> dict[str, Array]:
@@ -102,12 +126,13 @@ def _largest(modules: int, module: Array, values: Array) -> Array:
 
 
 def _banks(ir: "IR", rows: Array, module: Array) -> Array:
-    """Return the end of the highest allocated location in each bank, per module."""
+    """Return the end of the highest allocated location in each bank, counted from the bank's start, per module."""
     locations = ir.tables["locations"]
     final = locations["allocated"][rows] == 1
     rows, module = rows[final], module[final]
     bank = np.clip(np.abs(zeroed(locations["bank"][rows])), 0, BANKS - 1)
-    end = np.minimum(zeroed(locations["addr"][rows]), LARGEST) + np.minimum(locations["bytes"][rows], LARGEST)
+    addr = np.minimum(zeroed(locations["addr"][rows]), LARGEST)
+    end = bank_start(bank, addr) - bank * BANK_BYTES + addr + np.minimum(locations["bytes"][rows], LARGEST)
     most = np.zeros((len(ir), BANKS), np.int64)
     np.maximum.at(most, (module, bank), end)
     return most

@@ -1,7 +1,7 @@
 """Footprints: the memory, partitions and bytes that each operand touches.
 
 In SB and PSUM an access has lanes, one per partition: lane i is in partition ``base + (offset + i * step) // pitch``,
-and reads or writes in it the bytes ``addr + column * size``, where pitch is the elements that a partition of the
+and reads or writes in it the bytes ``addr + column * size``, where pitch is the whole elements that a partition of the
 location holds, and the columns are ``offset % pitch`` plus what the pairs of the pattern after the first add. In DRAM
 all pairs address one run of elements. Everything that follows from a pattern alone is worked out once per distinct
 pattern.
@@ -42,8 +42,8 @@ REASONS = (
 """Why a footprint is undecided: `symbolic`, the address is an expression (unroll first); `register`, it stands in a
 register; `dynamic`, it has dynamic offsets; `unresolved`, the memory that it names is not there; `several_locations`,
 the set that it names has not exactly one; `no_pattern`, pattern or offset is missing or empty; `unknown_dtype`, the
-size of its elements is not known; `no_size`, its location has no dims, or its partitions hold no whole number of
-elements; `lanes`, its lanes are not whole partitions apart; `too_large`, the address leaves 64 bits."""
+size of its elements is not known; `no_size`, its location has no dims, or its partitions hold no element;
+`lanes`, its lanes are not whole partitions apart; `too_large`, the address leaves 64 bits."""
 
 DECIDED = -1
 
@@ -75,7 +75,7 @@ class Footprints:
     pattern: Array
     """Row in `patterns`."""
     pitch: Array
-    """Elements that a partition of the location holds; 0 outside of SB and PSUM."""
+    """Whole elements that a partition of the location holds; 0 outside of SB and PSUM."""
     partition: Array
     """First partition, counted from the memory's first."""
     lanes: Array
@@ -120,6 +120,7 @@ def measure(ir: "IR") -> Footprints:
     undecided(location < 0, "unresolved")
     offset = operands["offset"]
     undecided((offset == NULL_INT) | ~facts.sound[pattern], "no_pattern")
+    undecided(far(facts, pattern, offset), "too_large")
     size = dtype_bytes(operands["dtype"])
     undecided(size == 0, "unknown_dtype")
 
@@ -137,14 +138,13 @@ def measure(ir: "IR") -> Footprints:
     undecided((bytes_ < 0) | (held < 0), "no_size")
     partitioned = np.isin(memory, _MEMORIES)
     divisor = np.maximum(size, 1)
-    whole_rows, over = _divided(np.maximum(bytes_, 0), divisor)
-    pitch = np.where(partitioned, whole_rows, 0)
-    undecided(partitioned & ((over != 0) | (pitch == 0)), "no_size")
+    pitch = np.where(partitioned, _divided(np.maximum(bytes_, 0), divisor)[0], 0)
+    undecided(partitioned & (pitch == 0), "no_size")
     step, lanes = facts.steps[pattern, 0], facts.lanes[pattern]
     row = np.maximum(pitch, 1)
     rows_apart, between = _divided(step, row)
     undecided(partitioned & (lanes > 1) & (between != 0), "lanes")
-    undecided((np.abs(offset.astype(np.float64)) > FAR / 16) | (np.abs(addr) > FAR), "too_large")
+    undecided(np.abs(addr) > FAR, "too_large")
 
     known = addressed & (reason == DECIDED)
     offset = np.where(known, offset, 0)
@@ -182,6 +182,11 @@ def measure(ir: "IR") -> Footprints:
         np.where(known, addr + end * size, 0),
         inside | blank,
     )
+
+
+def far(facts: Patterns, pattern: Array, offset: Array) -> Array:
+    """Return which accesses reach elements whose numbers are too large to count with; an absent offset is not."""
+    return ~facts.near[pattern] | ((offset != NULL_INT) & (np.abs(offset.astype(np.float64)) > FAR / 16))
 
 
 def _divided(values: Array, by: Array) -> tuple[Array, Array]:

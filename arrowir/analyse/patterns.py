@@ -36,7 +36,9 @@ class Patterns:
     high: Array
     """Lowest and highest number that the pairs after the first add to an offset."""
     sound: Array
-    """Whether every num is at least 1 and every number small enough to count with."""
+    """Whether there are pairs, and every num is at least 1."""
+    near: Array
+    """Whether every element that the pairs reach is nearer than `FAR`."""
     steps: Array
     nums: Array
     """Matrices of patterns by dimensions, first pair first, filled up with steps of 0 and nums of 1."""
@@ -67,13 +69,14 @@ def patterns(ir: "IR") -> Patterns:
         rows.append(known)
     rows.append(_facts([]))
     table = np.array(rows, np.int64)
-    dimensions, lanes, each, low, high, sound = (table[:, k] for k in range(6))
-    pairs = table[:, 6:]
-    return Patterns(dimensions, lanes, each, low, high, sound == 1, pairs[:, :DIMENSIONS], pairs[:, DIMENSIONS:])
+    dimensions, lanes, each, low, high, sound, near = (table[:, k] for k in range(7))
+    steps, nums = table[:, 7 : 7 + DIMENSIONS], table[:, 7 + DIMENSIONS :]
+    return Patterns(dimensions, lanes, each, low, high, sound == 1, near == 1, steps, nums)
 
 
 def _facts(pairs: list[list[int]]) -> tuple[int, ...]:
-    sound = all(num >= 1 for _, num in pairs) and sum(abs(step) * abs(num) for step, num in pairs) < FAR
+    sound = bool(pairs) and all(num >= 1 for _, num in pairs)
+    near = sum((abs(step) + 1) * abs(num) for step, num in pairs) < FAR
     spans = [_cut(step * (num - 1)) for step, num in pairs[1:]]
     each = 1
     for _, num in pairs[1:]:
@@ -87,7 +90,8 @@ def _facts(pairs: list[list[int]]) -> tuple[int, ...]:
         each if pairs else 0,
         _cut(sum(s for s in spans if s < 0)),
         _cut(sum(s for s in spans if s > 0)),
-        int(sound and bool(pairs)),
+        int(sound),
+        int(near),
         *steps,
         *([0] * missing),
         *nums,

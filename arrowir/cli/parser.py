@@ -232,7 +232,7 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
     )
     add("-o", "--output", required=True, metavar="DIR", help="folder for the outputs, a .npy file each")
     add("--function", metavar="NAME", help="default: `main`, else the first function that is no kernel")
-    add("--shard-id", type=int, default=0, metavar="N", help="value of the shard in expressions")
+    add("--shard-id", type=_shard, default=0, metavar="N", help="value of the shard in expressions")
     add("--nan", choices=("allow", "raise"), default="allow", help="`raise`: writing a NaN is an error")
     add("--max-steps", type=_steps, metavar="N", help="stop with an error after so many instructions")
     add(
@@ -278,11 +278,15 @@ def _formats(text: str) -> tuple[str, ...]:
 
 
 def _jobs(text: str) -> int:
-    return _at_least_1(text, "workers")
+    return _at_least(text, "number of workers")
+
+
+def _shard(text: str) -> int:
+    return _at_least(text, "shard", 0)
 
 
 def _checks(text: str) -> int:
-    return _at_least_1(text, "random inputs")
+    return _at_least(text, "number of random inputs")
 
 
 def _tolerance(text: str) -> float:
@@ -296,16 +300,16 @@ def _tolerance(text: str) -> float:
 
 
 def _steps(text: str) -> int:
-    return _at_least_1(text, "instructions")
+    return _at_least(text, "number of instructions")
 
 
-def _at_least_1(text: str, what: str) -> int:
+def _at_least(text: str, what: str, least: int = 1) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of {what}: it must be at least 1")
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"`{text}` is no {what}: it must be at least {least}")
     return number
 
 

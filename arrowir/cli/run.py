@@ -11,7 +11,7 @@ from arrowir.cli import console, inputs, outputs
 from arrowir.cli.console import UsageError
 from arrowir.cli.inputs import Inputs
 from arrowir.cli.outputs import Output
-from arrowir.diagnostics import table
+from arrowir.diagnostics import OptionError, table
 from arrowir.formats import bir_json
 from arrowir.ir import IR
 from arrowir.passes import pipeline
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
                 given.ir,
                 result,
                 arguments.check,
+                steps,
                 tolerance=arguments.check_tolerance,
                 shard_id=shard_id,
                 strict=arguments.strict,
@@ -93,7 +94,10 @@ def _chosen(passes: list[list[str]] | None) -> list[str] | None:
 def _options(settings: list[tuple[str, str, object]]) -> dict[str, dict[str, Any]]:
     options: dict[str, dict[str, Any]] = {}
     for name, option, value in settings:
-        options.setdefault(name, {})[option] = value
+        chosen = options.setdefault(name, {})
+        if option in chosen:
+            raise OptionError(f"`{name}.{option}` is set twice, to {chosen[option]!r} and to {value!r}; leave one out")
+        chosen[option] = value
     return options
 
 

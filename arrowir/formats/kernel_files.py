@@ -62,7 +62,7 @@ class KernelFiles:
             status = Path(path).stat()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return _damaged(path, FormatError(f"cannot be read: {reason[:1].lower()}{reason[1:]}", path=shown))
+            return _damaged(path, FormatError(f"{reason[:1].lower()}{reason[1:]}", path=shown))
         identity = path, status.st_size, status.st_mtime_ns
         key = (*identity, OLD if version == OLD else NEW)
         if key not in self._known:
@@ -92,13 +92,13 @@ class KernelFiles:
         except FormatError as error:
             return _damaged(path, error)
         except NotConvertibleError as error:
-            what = f"{shown} at `{error.path}`: version {version}, which the module has, has no spelling for it"
+            what = f"version {version}, which the module has, has no spelling for its `{error.path}`"
             return _refused(path, shown, f"{what}: {error.reason}")
         if not part.lengths["functions"]:
             return _damaged(path, FormatError("it has no function", path=shown))
         if part.lengths["queues"]:
             what = "it has DMA queues, for which a kernel has no place; take the file from before lowering"
-            return _refused(path, shown, f"{shown}: {what}")
+            return _refused(path, shown, what)
         self.parts.append(part)
         return KernelFile(path, shown, len(self.parts) - 1, tuple(replace(row, module_id=None) for row in noticed))
 
@@ -115,19 +115,20 @@ def read_text(path: str, shown: str) -> str | FormatError:
     """Return the text of a file, or what is wrong with it."""
     try:
         if not os.path.isfile(path):  # noqa: PTH113 - a pipe would be waited for
-            raise FormatError("is no file", path=shown)
+            raise FormatError("it is no file", path=shown)
         return content.decode(content.read_bytes(path, shown), shown)
     except FormatError as error:
         return error
 
 
 def _damaged(path: str, error: FormatError) -> KernelFile:
-    fault = "kernel_file_damaged", f"the kernel file cannot be read: {error}"
+    reason = error.message.removeprefix("cannot be read: ")
+    fault = "kernel_file_damaged", f"the kernel file {error.place} cannot be read: {reason}"
     return KernelFile(path, error.path or "", fault=fault)
 
 
 def _refused(path: str, shown: str, what: str) -> KernelFile:
-    return KernelFile(path, shown, fault=("not_supported", f"the kernel file cannot be taken over: {what}"))
+    return KernelFile(path, shown, fault=("not_supported", f"the kernel file {shown} cannot be taken over: {what}"))
 
 
 def _version(document: dict[str, Any]) -> int:

@@ -222,12 +222,12 @@ def gather(
     return Gathered(_together(batches), tuple(failures))
 
 
-def _together(batches: list[IR]) -> IR:
-    if len(batches) > 1:
-        from arrowir import edit
+def _together(parts: list[IR]) -> IR:
+    if len(parts) > 1:
+        from arrowir import batches
 
-        return edit.concat(batches)
-    return batches[0] if batches else IR({}, Pools())
+        return batches.concat(parts)
+    return parts[0] if parts else IR({}, Pools())
 
 
 def _stretches(sources: Sequence[Source]) -> list[tuple[int, int]]:

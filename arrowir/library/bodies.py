@@ -8,7 +8,7 @@ from arrowir import build
 from arrowir.build import Instruction, Tensor
 from arrowir.ir import IR
 from arrowir.library.call import Argument, Call
-from arrowir.library.status import KernelError
+from arrowir.library.status import KernelError, too_large
 from arrowir.library.views import Grid
 
 Place: TypeAlias = tuple[int, int, int, int]
@@ -159,9 +159,16 @@ class BodyBuilder:
             More edges, of kind Flow.
         members
             Op-specific members.
+
+        Raises
+        ------
+        KernelError
+            If the body would have more instructions than the call allows (`too_many_instructions`).
         """
         sources, targets = list(ins), list(outs)
         number = len(self._names)
+        if number >= self.call.limit:  # of a kernel that has not said how many
+            raise too_large(f"{number + 1:,} instructions and more", self.call.limit)
         edges: dict[int, str] = {}
         read, written = self._scratch(sources), self._scratch(targets)
         for use in read:

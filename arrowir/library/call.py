@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_INSTRUCTIONS = 25_000_000
+MOST_IN_A_BODY = 250_000
+"""The most instructions of one body: kernels make some ten thousand in a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Call:
     sb_allocation: bool = False
     sb_pad: Pad | None = None
     psum_pads: tuple[Pad, ...] = ()
-    limit: int = MOST_INSTRUCTIONS
+    limit: int = MOST_IN_A_BODY
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

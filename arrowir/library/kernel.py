@@ -13,11 +13,13 @@ several pieces of scratch that it takes in turn; edges follow from what uses whi
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from arrowir import vocabulary
 from arrowir.library.bodies import Body, BodyBuilder
 from arrowir.library.call import Argument, Call
 from arrowir.library.options import Option, read_options
-from arrowir.library.status import OK, KernelError, Status
+from arrowir.library.status import OK, KernelError, Status, too_large
 from arrowir.library.views import item_bytes
 from arrowir.store import Array
 
@@ -82,9 +84,9 @@ class Kernel:
             self.values = read_options(self.name, self.options, self.call.members)
             check_structure(self.call)
             self.verify()
-            self.instructions = self.size()
+            self.instructions = _count(self.name, self.size())
             if self.instructions > self.call.limit:
-                raise KernelError("too_many_instructions", f"the body would have {self.instructions:,} instructions")
+                raise too_large(f"{self.instructions:,} instructions", self.call.limit)
             builder = BodyBuilder(self.call)
             self.emit(builder)
             self.body = builder.finish()
@@ -171,6 +173,16 @@ class Kernel:
     def expect_dtypes(self, known: Sequence[str] = FLOATS) -> None:
         """Refuse arguments of other dtypes."""
         self.expect(all(a.dtype in known for a in self.call.arguments), f"the dtypes {', '.join(known)}")
+
+
+def _count(kernel: str, size: object) -> int:
+    """Return what `size` of a kernel gave, if it is a number of instructions."""
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0:
+        return int(size)
+    raise KernelError(
+        "kernel_failed",
+        f"`size` of kernel `{kernel}` returned {size!r:.60}; expected a number of instructions, or 0",
+    )
 
 
 def check_structure(call: Call) -> None:

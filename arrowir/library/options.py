@@ -7,13 +7,17 @@ with the types that the kernel declares.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from arrowir.attributes import COMMON
+from arrowir.diagnostics import OptionError
 from arrowir.library.status import KernelError
 
 Kind: TypeAlias = Literal["bool", "int", "float", "str"]
 Value: TypeAlias = bool | int | float | str | None
+
+STRUCTURE = frozenset(("kernel_name", "srcs_shape", "dsts_shape", "kernel_attrs", "sb_buf_shape", "psum_buf_shape"))
+"""The members that say which kernel it is and what it works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,12 @@ class Option:
     least
         The smallest number that is taken.
 
+    Raises
+    ------
+    OptionError
+        If the declaration says what no call-site could give: an unknown kind, a default that is no such value, numbers
+        of choices for another kind than ``"int"``.
+
     Examples
     --------
     >>> Option("eps", "float", 1e-6, "what is added", least=0).read("1e-5")
@@ -50,6 +60,46 @@ class Option:
     meaning: str
     choices: Mapping[str, int] | None = None
     least: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the declaration."""
+        if problem := self._problem():
+            raise OptionError(f"option {self.name!r:.60} of a library kernel {problem}")
+
+    def _problem(self) -> str:
+        """Say what is wrong with the declaration; nothing where it is sound."""
+        name, choices, least = cast("Any", self.name), cast("Any", self.choices), cast("Any", self.least)
+        if not isinstance(name, str) or not name:
+            return "has no name: it takes text that is not empty"
+        if name in STRUCTURE or name in COMMON:
+            return "has the name of a member that every call-site has; choose another one"
+        if self.kind not in get_args(Kind):
+            return f"is of the kind {self.kind!r:.60}; there are {', '.join(f'`{kind}`' for kind in get_args(Kind))}"
+        if choices is not None and (
+            self.kind != "int"
+            or not isinstance(choices, Mapping)
+            or not choices
+            or not all(isinstance(key, str) and type(number) is int for key, number in choices.items())  # type: ignore[reportUnknownVariableType]
+        ):
+            return f"has the choices {choices!r:.60}; expected an option of the kind `int`, and numbers by name"
+        if least is not None and (self.kind not in ("int", "float") or type(least) not in (int, float)):
+            return f"has the least value {least!r:.60}; expected a number, of an option of the kind `int` or `float`"
+        return "" if self._holds_default() else f"has the default {self.default!r:.60}; expected {self.takes}"
+
+    def _holds_default(self) -> bool:
+        """Tell whether the default, where there is one, is a value in the option's own type, as kernels get it."""
+        default = self.default
+        if default is None:
+            return True
+        if self.choices is not None:
+            return isinstance(default, str) and default in self.choices
+        if isinstance(default, str) != (self.kind == "str"):
+            return False
+        try:
+            self.read(default)
+        except KernelError:
+            return False
+        return True
 
     @property
     def takes(self) -> str:
@@ -123,9 +173,6 @@ MEMBERS: dict[str, _Member] = {
     "store_add": _Member(("bool",), (False,)),
 }
 """The members of a call-site that say something to some kernels; a kernel that heeds one has an option of its name."""
-
-STRUCTURE = frozenset(("kernel_name", "srcs_shape", "dsts_shape", "kernel_attrs", "sb_buf_shape", "psum_buf_shape"))
-"""The members that say which kernel it is and what it works on."""
 
 
 def read_options(kernel: str, options: Sequence[Option], members: Mapping[str, Any]) -> dict[str, Value]:

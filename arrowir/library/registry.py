@@ -15,7 +15,7 @@ from arrowir import arguments
 from arrowir.diagnostics import OptionError
 from arrowir.library.call import Call
 from arrowir.library.kernel import Kernel
-from arrowir.library.options import read_options
+from arrowir.library.options import Option, read_options
 from arrowir.library.status import KernelError
 from arrowir.store import Array
 
@@ -72,7 +72,7 @@ def get(name: str) -> type[Kernel]:
     'RMSNorm'
     >>> air.library.get("rmsnorm")
     Traceback (most recent call last):
-    arrowir.library.status.KernelError: there is no BIR kernel `rmsnorm`; nearest are `RMSNorm`
+    arrowir.library.status.KernelError: there is no BIR kernel `rmsnorm`; nearest is `RMSNorm`
     """
     arguments.text(name, "the name of a kernel")
     if name in _registered:
@@ -101,7 +101,14 @@ def _problem(found: object) -> str:
     """Say why something is no kernel; nothing when it is one."""
     if not (isinstance(found, type) and issubclass(found, Kernel)):
         return "is no subclass of `arrowir.library.Kernel`"
-    return "" if isinstance(getattr(found, "name", None), str) else "has no `name`"
+    if not isinstance(getattr(found, "name", None), str):
+        return "has no `name`"
+    options: Any = found.options
+    if not isinstance(options, tuple | list) or not all(isinstance(one, Option) for one in options):  # type: ignore[reportUnknownVariableType]
+        return f"has the `options` {options!r:.60}; expected a tuple of `arrowir.library.Option`"
+    names = [one.name for one in options]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return "" if twice is None else f"declares the option `{twice}` twice"
 
 
 def _nearest(name: str) -> str:
@@ -115,7 +122,7 @@ def _nearest(name: str) -> str:
 
     near = sorted((other for other in known if likeness(other) > 0.5), key=likeness, reverse=True)[:3]
     if near:
-        return f"nearest are {', '.join(f'`{other}`' for other in near)}"
+        return f"nearest {'is' if len(near) == 1 else 'are'} {', '.join(f'`{other}`' for other in near)}"
     return f"known are {', '.join(f'`{other}`' for other in known) or 'none'}"
 
 

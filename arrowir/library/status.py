@@ -44,3 +44,12 @@ class KernelError(ArrowIRError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return KernelError, (self.status.code, self.status.message)
+
+
+def too_large(what: str, limit: int) -> KernelError:
+    """Return the error for a body that would be too large (rule O6); `what` says how much it would have."""
+    return KernelError(
+        "too_many_instructions",
+        f"the body would have {what}, more than the {limit:,} instructions that it may have; "
+        "use larger tiles, or cut the call-site into several",
+    )

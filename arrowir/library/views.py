@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arrowir import vocabulary
-from arrowir.library.call import Argument
-from arrowir.library.status import KernelError
+from arrowir.library.call import MOST_IN_A_BODY, Argument
+from arrowir.library.status import KernelError, too_large
 
 Dim: TypeAlias = tuple[int, int]
 Pieces: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -175,6 +175,11 @@ def pieces(total: int, most: int, grids: Iterable[Sequence[Dim]]) -> Pieces:
     tuple of numpy.ndarray
         Where each piece begins, and how many it has; int64.
 
+    Raises
+    ------
+    KernelError
+        If there would be more pieces than a body can have instructions (`too_many_instructions`).
+
     Examples
     --------
     >>> [part.tolist() for part in pieces(300, 128, [[(512, 300)]])]
@@ -183,8 +188,11 @@ def pieces(total: int, most: int, grids: Iterable[Sequence[Dim]]) -> Pieces:
     [[0, 4, 6, 8], [4, 2, 2, 4]]
     """
     most = min(most, max(total, 1))
-    cuts = [np.zeros(1, np.int64)]
-    cuts += [np.arange(0, total, dims[-1][1], dtype=np.int64) for dims in grids if len(dims) > 1]
+    runs = [dims[-1][1] for dims in grids if len(dims) > 1]
+    least = max(-(-total // length) for length in (most, *runs))
+    if least > MOST_IN_A_BODY:
+        raise too_large(f"{least:,} tiles", MOST_IN_A_BODY)
+    cuts = [np.zeros(1, np.int64), *(np.arange(0, total, length, dtype=np.int64) for length in runs)]
     begin = np.unique(np.concatenate(cuts))
     length = np.diff(np.append(begin, total))
     count = -(-length // most)

@@ -20,6 +20,7 @@ from arrowir import diagnostics as diag
 from arrowir import extras, vocabulary
 from arrowir.diagnostics import ArrowIRError, Diagnostic
 from arrowir.ir import IR
+from arrowir.library.call import MOST_IN_A_BODY
 from arrowir.library.status import KernelError, Status
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
 from arrowir.passes.inlining.binding import check_memory
@@ -176,7 +177,7 @@ class _Driver:
         """Drive the kernel of one call."""
         module, count = np.unique(self.calls.sites.module[sites], return_counts=True)
         room = self.step.max_instructions - self.total[module]
-        limit = int(max(0, (np.floor(room / count) + 1).max()))
+        limit = min(int(max(0, (np.floor(room / count) + 1).max())), MOST_IN_A_BODY)
         flags = {"post_coloring": self.step.post_coloring, "sb_allocation": self.step.sb_allocation, "limit": limit}
         place: Place | None = None
         try:

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
@@ -68,7 +69,7 @@ class TranslateNkiAstToBir(Pass):
     Raises
     ------
     OptionError
-        If `artefacts` is empty, or `scratchpad_addr` below 0.
+        If `artefacts` is no folder that is there, or `scratchpad_addr` below 0.
 
     Examples
     --------
@@ -87,8 +88,8 @@ class TranslateNkiAstToBir(Pass):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.artefacts == "":
-            raise OptionError("option `artefacts` of pass `translate_nki_ast_to_bir` names no folder: it is empty")
+        if self.artefacts is not None and (problem := _no_folder(self.artefacts)):
+            raise OptionError(f"option `artefacts` of pass `translate_nki_ast_to_bir` names no folder: {problem}")
         if self.scratchpad_addr is not None and not 0 <= self.scratchpad_addr < 2**31:
             raise OptionError(
                 "option `scratchpad_addr` of pass `translate_nki_ast_to_bir` takes an address from 0 to 2147483647, "
@@ -185,7 +186,7 @@ class TranslateNkiAstToBir(Pass):
         empty = np.flatnonzero((part >= 0) & (functions_of == 0))
         none = lambda s: Fault(  # noqa: E731
             "kernel_file_damaged",
-            f"the kernel file cannot be read: {_kernel(found[of_site[s]]).shown}: it has no function under `functions`",
+            f"the kernel file {_kernel(found[of_site[s]]).shown} cannot be read: it has no function under `functions`",
         )
         self._fail(ir, sites, errors, _CORE, empty, none)
         core = np.where(unset, 0, core)
@@ -353,6 +354,18 @@ class TranslateNkiAstToBir(Pass):
             )
             for name in ir.tables["instructions"].text().take(sites.row):
                 self.log.info("Found InstKLIRKernel: %s", name)
+
+
+def _no_folder(path: str) -> str:
+    """Say why a path is that of no folder; nothing where it is."""
+    if not path:
+        return "it is empty"
+    try:
+        if Path(path).is_dir():
+            return ""
+        return f"`{path}` is a file" if Path(path).exists() else f"`{path}` does not exist"
+    except (OSError, ValueError):  # a path that no file can have
+        return f"{path!r:.60} is no path"
 
 
 def _fault(found: Found) -> Fault:

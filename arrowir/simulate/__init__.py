@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from arrowir.simulate.kernels import define_kernel, undefine_kernel
     from arrowir.simulate.running import Simulation, simulate
     from arrowir.simulate.tables import coverage, undecided_cases
@@ -59,6 +61,15 @@ class _Package(ModuleType):
         from arrowir.simulate.running import simulate
 
         return simulate(*arguments, **options)
+
+    @property
+    def __signature__(self) -> "Signature":
+        """The signature of the function, for `help` and notebooks; it is imported when somebody asks."""
+        from inspect import signature
+
+        from arrowir.simulate.running import simulate
+
+        return signature(simulate)
 
     def __reduce__(self) -> tuple[object, ...]:
         return import_module, (self.__name__,)

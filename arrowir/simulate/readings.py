@@ -263,7 +263,7 @@ def check(chosen: object, shard_id: object = 0, max_steps: object = 1) -> dict[s
     Raises
     ------
     OptionError
-        If a case or a choice is unknown, or something is of another type.
+        If a case or a choice is unknown, or something is of another type or too small.
 
     Examples
     --------
@@ -274,8 +274,7 @@ def check(chosen: object, shard_id: object = 0, max_steps: object = 1) -> dict[s
     arrowir.diagnostics.OptionError: `mood` is no undecided case; did you mean `mod`?
     """
     arguments.count(max_steps, "`max_steps`", 1)
-    if type(shard_id) is not int:
-        raise arguments.wrong("`shard_id`", "a number", shard_id)
+    arguments.count(shard_id, "`shard_id`")
     given: Mapping[Any, Any] = arguments.typed(
         {} if chosen is None else chosen, Mapping, "`readings`", "choices by case"
     )

@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     import polars as pl
 
     from arrowir.verify.checking import verify
@@ -41,6 +43,15 @@ class _Package(ModuleType):
         from arrowir.verify.checking import verify
 
         return verify(*arguments, **options)
+
+    @property
+    def __signature__(self) -> "Signature":
+        """The signature of the function, for `help` and notebooks; it is imported when somebody asks."""
+        from inspect import signature
+
+        from arrowir.verify.checking import verify
+
+        return signature(verify)
 
     def __reduce__(self) -> tuple[object, ...]:
         return import_module, (self.__name__,)

@@ -14,6 +14,7 @@ from arrowir.verify.registry import Found
 
 _COMPARED = ("float32", "int32", "uint32")
 _CAB, _UB = "CompareAndBranch", "UnconditionalBranch"
+_VALUES = (vocab.OPERAND_IMM_VALUE, vocab.OPERAND_SYMBOLIC_IMM_VALUE)  # the second becomes the first by unrolling
 
 
 def _counts(group: Group, least: int, most: int, *, outs: bool = False, word: str = "actual") -> Found | None:
@@ -62,7 +63,7 @@ def _condition(group: Group, *, elements: bool) -> Found | None:
 
 
 def _compared(operand: Operands) -> Array:
-    return operand.is_physical | operand.is_register | operand.is_imm
+    return operand.is_placed | operand.is_register | operand.is_imm
 
 
 def _kind(group: Group, operand: Operands, good: Array) -> Found | None:
@@ -96,8 +97,12 @@ def _widths(group: Group) -> Found | None:
 def _input_widths(group: Group) -> Found | None:
     one, other = group.arg(0), group.arg(1)
     both = one.is_register & other.is_register & (one.size > 0) & (other.size > 0)
-    sizes = [f"{8 * a} and {8 * b} bits" for a, b in zip(one.size.tolist(), other.size.tolist(), strict=True)]
-    return group.on(both & (one.size != other.size), str=lambda hits: [sizes[h] for h in hits.tolist()])
+
+    def widths(hits: Array) -> list[str]:
+        sizes = zip(one.size[hits].tolist(), other.size[hits].tolist(), strict=True)
+        return [f"{8 * a} and {8 * b} bits" for a, b in sizes]
+
+    return group.on(both & (one.size != other.size), str=widths)
 
 
 def _wide_alu(group: Group) -> Found | None:
@@ -165,7 +170,7 @@ RULES = [
     of("TensorLoad", "EAE013", "a load of a register has one output", _COUNT,
        lambda g: g.on(g.n_out > 1, actual=g.n_out), level="control_flow"),
     of("TensorLoad", "EAE014", "a register is loaded from memory", _OPERAND,
-       lambda g: _kind(g, g.arg(0), g.arg(0).is_physical), level="control_flow"),
+       lambda g: _kind(g, g.arg(0), g.arg(0).is_placed), level="control_flow"),
     of("TensorLoad", "EAE015", "a load writes a register", _OPERAND,
        lambda g: _kind(g, g.out(0), g.out(0).is_register), level="control_flow"),
     of(_LS, "EBIR011", "a register and what it is loaded from or saved to have as many bytes", "use one dtype", _widths,
@@ -187,7 +192,7 @@ RULES = [
     of("RegisterMove", "EAE027", "a move of a register has one output", _COUNT,
        lambda g: _counts(g, 1, 1, outs=True), level="control_flow"),
     of("RegisterMove", "EAE028", "a register takes a register or an immediate", _OPERAND,
-       lambda g: _kind(g, g.arg(0), g.arg(0).is_register | (g.arg(0).kind == vocab.OPERAND_IMM_VALUE)),
+       lambda g: _kind(g, g.arg(0), g.arg(0).is_register | np.isin(g.arg(0).kind, _VALUES)),
        level="control_flow"),
     of("RegisterMove", "EAE029", "a move writes a register", _OPERAND,
        lambda g: _kind(g, g.out(0), g.out(0).is_register), level="control_flow"),

@@ -24,10 +24,11 @@ def _named(g: Group) -> Array:
 
 
 def _undefined(g: Group) -> Found | None:
-    calls = g.facts.ir.tables["calls"]
-    mask = np.zeros(g.facts.ir.count("instructions"), bool)
-    mask[calls["instruction_id"][calls["name"] >= 0]] = True
-    return g.on(mask[g.rows])
+    calls, texts = g.facts.ir.tables["calls"], g.facts.ir.pools.names.texts
+    name = np.full(g.facts.ir.count("instructions"), -1, np.int64)
+    name[calls["instruction_id"]] = calls["name"]
+    mine = name[g.rows]
+    return g.on(mine >= 0, name=lambda hits: [texts[n] for n in mine[hits].tolist()])
 
 
 def _sb(g: Group) -> tuple[Array, Array]:
@@ -80,7 +81,8 @@ def _scope(g: Group) -> Found | None:
 
 def _source(g: Group) -> Found | None:
     source: Keys = g.key("kernel_source_val")
-    return g.on(source.test(lambda v: v is True or v is False or v not in ("Beta1", "Beta2", "Beta3", 0, 1, 2, None)))
+    known = ("Beta1", "Beta2", "Beta3", 0, 1, 2, None)
+    return g.on(source.test(lambda v: isinstance(v, bool) or v not in known), source=source.text)
 
 
 def _base(g: Group) -> list[Found]:
@@ -136,7 +138,7 @@ RULES = [
     of(_NKI, "BIR205", "a call-site names its kernel", "let `func` name a function",
        lambda g: g.on(~_named(g)), level="call_sites", same=("NKI001",)),
     of(_NKI, "EBIR014", "the kernel that a call-site names is in the module", "add the function, or correct `func`",
-       _undefined, level="call_sites"),
+       _undefined, level="call_sites", text="NKI Kernel call references undefined Kernel (`{name}`)"),
     of(_KERNELS, "EBIR015", "a scratchpad in SB has 128 partitions", _SHAPES, _lanes, level="call_sites",
        same=("EDMA002",)),
     of(_KERNELS, "EBIR016", "a scratchpad in SB has partitions and bytes, or neither", _SHAPES, _half,
@@ -150,7 +152,7 @@ RULES = [
     of(_KERNELS, "EBIR020", "addresses are rotated in a known scope", "correct `address_rotation_scope_val`", _scope,
        level="call_sites"),
     of(_NKI, "SEED-source", "a kernel is of a known front end", "write `Beta1`, `Beta2` or `Beta3`", _source,
-       level="call_sites"),
+       level="call_sites", text="Unrecognized kernel source encountered. (`{source}`)"),
     of(_KERNELS, "KERN-base0", "arguments of a kernel start at partition 0", "place them at partition 0", _base,
        level="call_sites"),
     of(_NKI, "NKI004", "a scratchpad in SB is one location", "split the set", _scratchpad, level="call_sites"),

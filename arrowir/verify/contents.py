@@ -87,12 +87,17 @@ def _slot(facts: Facts, operands: Array) -> list[str]:
 # -- tensors ----
 
 
+_KEPT = [vocab.MEMORY_TYPES.code(name) for name in ("RNGSTATE", "REG")]
+"""Memories that hold something when a program starts, and keep it when it ends."""
+
+
 def _plain(facts: Facts) -> Array:
     """Return a mask of the internal locations that only the instructions of their function use."""
     locations = facts.ir.tables["locations"]
     kind = facts.ir.tables["sets"]["kind"][locations["set_id"]]
     throughout = [REASONS.index(r) for r in ("pinned", "reserved", "aliased", "queue", "elsewhere", "constant")]
-    return (kind == vocab.KIND_INTERNAL) & ~np.isin(facts.live.reason, throughout)
+    kept = np.isin(locations["type"], _KEPT)
+    return (kind == vocab.KIND_INTERNAL) & ~kept & ~np.isin(facts.live.reason, throughout)
 
 
 def _undefined(facts: Facts) -> Found | None:
@@ -117,9 +122,8 @@ def _by_others(facts: Facts) -> Array:
 
 def _by_reserve(facts: Facts) -> Array:
     """Return the locations that someone reads who may read what was never written."""
-    lenient = np.append(
-        facts.test("instructions", lambda v: v.get("can_read_uninit") is True, '"can_read_uninit"'), False
-    )
+    every = np.arange(facts.ir.count("instructions"))
+    lenient = np.append(facts.keys("can_read_uninit", every).among(True), False)
     uses = facts.uses
     mask = np.zeros(facts.ir.count("locations"), bool)
     mask[uses.location[lenient[uses.instruction] & ~uses.writes]] = True
@@ -185,7 +189,7 @@ def _narrow(facts: Facts) -> Found | None:
         return None
     opcode = facts.ir.tables["instructions"]["opcode"][owner]
     called = np.isin(opcode, (vocab.OP_NKI_KERNEL, vocab.OP_BIR_KERNEL, vocab.OP_CALL, vocab.OP_MEMSET))
-    transposing = facts.test("instructions", lambda v: v.get("is_transpose") is True, '"is_transpose"')[owner]
+    transposing = facts.keys("is_transpose", owner).among(True)
     newer = (facts.levels[facts.module[owner]] >= 40) & (operands["dtype"] == _BF16)
     other = (operands["dtype"] == _BF16) & ~_psum_opcodes(facts)  # told by that
     bad &= ~called & ~transposing & ~newer & ~other

@@ -40,10 +40,6 @@ class Graph:
     first: Array
     """The first node of each node's function."""
 
-    def pick(self, mask: Array) -> Array:
-        """Return nodes as a mask of blocks."""
-        return self.block[mask]
-
 
 _GRAPHS: "WeakKeyDictionary[Facts, Graph]" = WeakKeyDictionary()
 
@@ -150,10 +146,15 @@ def _after_terminator(facts: Facts) -> Found | None:
 
 
 def _returns(facts: Facts) -> Array:
-    """Return the number of returns in each block."""
+    """Return the number of returns in each block, of the engine that has most; common ones are of one engine."""
     instructions = facts.ir.tables["instructions"]
-    mine = instructions["opcode"] == vocab.OP_RETURN
-    return np.bincount(instructions["block_id"][mine], minlength=facts.ir.count("blocks"))
+    rows = np.flatnonzero(instructions["opcode"] == vocab.OP_RETURN)
+    engine = instructions["engine"][rows]
+    own = np.where(np.isin(engine, _SHARED) | (engine < 0), 0, np.clip(engine, 0, 62) + 1)
+    keys, count = np.unique(instructions["block_id"][rows].astype(np.int64) * 64 + own, return_counts=True)
+    most = np.zeros(facts.ir.count("blocks"), np.int64)
+    np.maximum.at(most, keys // 64, count)
+    return most
 
 
 def _several_returns(facts: Facts) -> Found | None:
@@ -278,7 +279,8 @@ RULES = [
          "end the block in a branch or a `Return`", _open_blocks, severity="warning"),
     rule("BIR080", "control_flow", "nothing but terminators follows a terminator",
          "move the instruction before the terminators", _after_terminator),
-    rule("SIM045", "control_flow", "a block has one `Return`", "keep one of them", _several_returns),
+    rule("SIM045", "control_flow", "a block has one `Return` for each engine, or for all", "keep one of them",
+         _several_returns),
     rule("BIR107", "control_flow", "a block has one terminator for each engine", "keep one of them", _per_engine),
     rule("BIR108", "control_flow", "a terminator for all engines stands alone",
          "give all engines a terminator of their own, or keep the common one", _mixed),

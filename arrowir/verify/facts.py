@@ -1,15 +1,16 @@
 """What rules ask of a batch: arrays that are worked out once, and instructions grouped by opcode."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from arrowir import derived, extras, schema, vocabulary
+from arrowir import extras, schema, vocabulary
 from arrowir import vocabulary as vocab
 from arrowir.analyse import footprints, live_ranges, naming, overlaps
-from arrowir.analyse.footprints import Footprints, dtype_bytes, has_member
+from arrowir.analyse.footprints import Footprints, has_member
 from arrowir.ir import IR
 from arrowir.store import Array
 from arrowir.verify.operands import Operands
@@ -33,7 +34,7 @@ class Facts:
     def __init__(self, ir: IR, *, unrolled: bool = False) -> None:
         self.ir, self.all_unrolled = ir, unrolled
         self._groups: dict[tuple[str, ...], Group] = {}
-        self._members: dict[tuple[str, str], tuple[list[Any], Array]] = {}
+        self._members: dict[str, Member] = {}
 
     # -- instructions ----
 
@@ -150,6 +151,45 @@ class Facts:
                 found[number] = fact(extras.parse(text))
         return found[numbers]
 
+    def keys(self, name: str, rows: Array, default: Any = None) -> "Keys":
+        """Return the value of an op-specific key for some instructions; where it is absent, or null, the default."""
+        member = self._member(name)
+        code = member.table[self.ir.tables["instructions"]["extra"][rows]]
+        used = np.flatnonzero(np.bincount(code))
+        rank = np.zeros(len(member.values) + 1, np.int64)
+        rank[used] = np.arange(len(used))
+        return Keys([member.values[c - 1] if c else default for c in used.tolist()], rank[code])
+
+    def _member(self, name: str) -> "Member":
+        """Return a member of the texts of instructions; all keys of the batch's opcodes are looked at together."""
+        if not self._members:
+            opcodes = self.ir.pools.codes["opcode"].texts
+            keys = [vocab.opcode_keys(opcode, older=older) for opcode in opcodes for older in (True, False)]
+            self._collect({key.name for each in keys for key in each})
+        if name not in self._members:
+            self._collect({name})
+        return self._members[name]
+
+    def _collect(self, names: set[str]) -> None:
+        """Look some members up in the texts of instructions: each distinct text is parsed once."""
+        texts = self.ir.pools.extras.texts
+        made = {name: _Collected() for name in names}
+        parse = extras.parse.__wrapped__  # each once: none is worth keeping
+        for number in distinct(self.ir.tables["instructions"]["extra"]):
+            for name, value in parse(texts[number]).items():
+                if value is None or name not in made:
+                    continue
+                collected = made[name]
+                kind = type(value)
+                same = (kind, value) if kind in _PLAIN else repr(value)
+                code = collected.known.get(same)
+                if code is None:
+                    code = collected.add(same, value)
+                collected.texts.append(number)
+                collected.codes.append(code)
+        for name, collected in made.items():
+            self._members[name] = collected.member(len(texts))
+
     # -- names ----
 
     def names(self, table: str, ids: Array, column: str = "name") -> list[Any]:
@@ -210,6 +250,41 @@ def distinct(numbers: Array) -> list[int]:
         return []
     some = numbers[numbers >= 0]
     return np.flatnonzero(np.bincount(some)).tolist() if len(some) else []
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the texts of instructions."""
+
+    values: list[Any]
+    """Its distinct values."""
+    table: Array
+    """For each text 1 + the number of the value, 0 where it has none; the last item is for no text."""
+
+
+_PLAIN = frozenset((str, int, float, bool))
+
+
+class _Collected:
+    """The values of a member so far: numbers of texts, and codes of the values that these have."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.known: dict[Any, int] = {}
+        self.texts: list[int] = []
+        self.codes: list[int] = []
+
+    def add(self, same: Any, value: Any) -> int:
+        """Give a value, known by what is the `same` for equal ones, a code."""
+        self.values.append(EXPRESSION if _is_expression(value) else value)
+        self.known[same] = len(self.values)
+        return len(self.values)
+
+    def member(self, texts: int) -> Member:
+        """Return the member; `texts` is how many there are."""
+        table = np.zeros(texts + 1, np.int64)
+        table[self.texts] = self.codes
+        return Member(self.values, table)
 
 
 class Keys:
@@ -331,19 +406,7 @@ class Group:
     def key(self, name: str) -> Keys:
         """Return an op-specific key; one that is absent, or null, has its declared default."""
         if name not in self._keys:
-            numbers = self.facts.ir.tables["instructions"]["extra"][self.rows]
-            table, texts = (
-                np.zeros(len(self.facts.ir.pools.extras.texts) + 1, np.int64),
-                self.facts.ir.pools.extras.texts,
-            )
-            values: list[Any] = [self._default(name)]
-            for number in distinct(numbers):
-                if f'"{name}"' in texts[number]:
-                    value = extras.parse(texts[number]).get(name)
-                    if value is not None:
-                        table[number] = len(values)
-                        values.append(EXPRESSION if _is_expression(value) else value)
-            self._keys[name] = Keys(values, table[numbers])
+            self._keys[name] = self.facts.keys(name, self.rows, self._default(name))
         return self._keys[name]
 
     def _default(self, name: str) -> Any:
@@ -387,7 +450,3 @@ def found(table: str, mask: Array, **fill: Fill) -> Found | None:
     """Return the rows of a whole table that a mask has as found; functions among the values get the rows."""
     rows = np.flatnonzero(mask)
     return Found(table, rows, _filled(fill, rows)) if len(rows) else None
-
-
-take = derived.take
-sizes = dtype_bytes

@@ -11,7 +11,7 @@ from arrowir.derived import take
 from arrowir.schema import NULL_INT
 from arrowir.store import Array
 from arrowir.verify.definitions import of
-from arrowir.verify.facts import Facts, Group, found
+from arrowir.verify.facts import Facts, Group, distinct, found
 from arrowir.verify.registry import Found, rule
 
 _DYNAMIC = ("DynamicForLoop",)
@@ -121,15 +121,20 @@ def _condition(group: Group) -> Found | None:
     """Return the loops whose condition is no value of the run; expressions are looked at here."""
     facts = group.facts
     numbers, texts = facts.ir.tables["instructions"]["extra"][group.rows], facts.ir.pools.extras.texts
-    bad = np.zeros(len(group), bool)
-    for place, number in enumerate(numbers.tolist()):
-        value = extras.parse(texts[number]).get("cond") if number >= 0 else None
-        bad[place] = value is not None and not (
-            isinstance(value, dict) and (value.get("kind") == "IntRuntimeValueKind" or _no_runtime(value) is None)
-        )
-        if isinstance(value, dict) and _affine(value) and len(value.get("terms") or ()) != 1:
-            bad[place] = True
-    return group.on(bad)
+    bad = np.zeros(len(texts) + 1, bool)
+    for number in distinct(numbers):
+        value = extras.parse(texts[number]).get("cond")
+        bad[number] = value is not None and not _is_runtime(value)
+    return group.on(bad[numbers])
+
+
+def _is_runtime(value: Any) -> bool:
+    """Tell whether an expression is one value of the run."""
+    if not isinstance(value, dict):
+        return False
+    if _affine(value) and len(value.get("terms") or ()) != 1:
+        return False
+    return value.get("kind") == "IntRuntimeValueKind" or _no_runtime(value) is None
 
 
 def _legacy(group: Group) -> Found | None:

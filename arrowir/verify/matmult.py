@@ -122,8 +122,7 @@ def _tile(g: Group, *, column: bool) -> Found | None:
     bad = t.given & np.isin(position, POSITIONS) & ~t.fits(size, position)
     name = "Col" if column else "Row"
     fill: dict[str, Any] = {f"tileGroup{name}Position": position, f"tileGroup{name}Size": size}
-    possible = [str(_SIZES.get(p, ())) for p in position.tolist()]
-    return g.on(bad, possibleTileSizes=lambda hits: [possible[h] for h in hits.tolist()], **fill)
+    return g.on(bad, possibleTileSizes=lambda hits: [str(_SIZES[p]) for p in position[hits].tolist()], **fill)
 
 
 def _before(g: Group) -> Found | None:

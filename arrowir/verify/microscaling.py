@@ -176,8 +176,7 @@ def _elsewhere(facts: Facts) -> Found | None:
     texts = facts.ir.pools.codes["opcode"].texts
     taking = [t in _TAKING or (vocab.family(t) or "misc") in _TAKING_FAMILIES for t in texts]
     opcode = facts.ir.tables["instructions"]["opcode"][operands["instruction_id"]]
-    copying = facts.test("instructions", lambda v: v.get("func") == "Copy", '"Copy"')  # told by BIR221
-    packed &= ~copying[operands["instruction_id"]]
+    packed &= ~facts.keys("func", operands["instruction_id"]).among("Copy")  # told by BIR221
     return found("operands", packed & facts.footprints.addressed & ~np.append(np.array(taking, bool), True)[opcode])
 
 

@@ -33,7 +33,7 @@ def _written_twice(g: Group) -> Found | None:
 RULES = [
     of(_DP, "EDP001", "a print has one input", "give it one", lambda g: g.on(g.n_in != 1, actual=g.n_in)),
     of(_DP, "EDP002", "memory is printed, at a place that is known", "copy it to a fixed place first",
-       lambda g: g.at(g.arg(0), ~g.arg(0).is_physical, actual=g.arg(0).kind_text)),
+       lambda g: g.at(g.arg(0), ~g.arg(0).is_placed, actual=g.arg(0).kind_text)),
     of(_DP, "EDP003", "SB and DRAM are printed", "copy it there first", _printed),
     of("Call", "LNK001", "one call writes a location", "give each call a tensor of its own", _written_twice,
        level="call_sites"),

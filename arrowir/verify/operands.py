@@ -70,6 +70,11 @@ class Operands:
         return self.kind == vocab.OPERAND_PHYSICAL_AP
 
     @cached_property
+    def is_placed(self) -> Array:
+        """Which are physical access patterns, or become such once loops are unrolled."""
+        return np.isin(self.kind, (vocab.OPERAND_PHYSICAL_AP, vocab.OPERAND_SYMBOLIC_AP, vocab.OPERAND_SYMBOLIC_PWAP))
+
+    @cached_property
     def is_imm(self) -> Array:
         """Which are immediates."""
         return np.isin(self.kind, (vocab.OPERAND_IMM_VALUE, vocab.OPERAND_SYMBOLIC_IMM_VALUE, vocab.OPERAND_IMM_ARRAY))

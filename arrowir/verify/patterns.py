@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from arrowir import vocabulary as vocab
+from arrowir.analyse import footprints
+from arrowir.schema import NULL_INT
 from arrowir.store import Array
 from arrowir.verify.facts import Facts, found
 from arrowir.verify.registry import Found, rule
@@ -38,6 +40,13 @@ def _unsound(facts: Facts) -> Found | None:
     patterns = made.patterns
     given = made.addressed & (facts.ir.tables["operands"]["pattern_id"] >= 0)
     return found("operands", given & ~patterns.sound[made.pattern])
+
+
+def _far(facts: Facts) -> Found | None:
+    made, offset = facts.footprints, facts.ir.tables["operands"]["offset"]
+    bad = made.addressed & made.patterns.sound[made.pattern] & footprints.far(made.patterns, made.pattern, offset)
+    shown = np.where(offset == NULL_INT, 0, offset)
+    return found("operands", bad, pattern=_pattern_text(facts), offset=shown)
 
 
 def _dimensions(facts: Facts) -> Found | None:
@@ -115,6 +124,9 @@ def _straddling(facts: Facts) -> Found | None:
 
 RULES = [
     rule("BIR003", "memory", "every num of a pattern is 1 or more", "correct `ap`", _unsound),
+    rule("pattern_too_large", "memory", "a pattern reaches elements that a memory can have",
+         "correct `ap`, or the offset", _far,
+         text="Access pattern reaches elements that no memory has: {pattern} from element {offset} on"),
     rule("BIR049", "memory", "a pattern has two to five pairs", "split or join its dimensions", _dimensions,
          same=("BIR721",)),
     rule("MLOC-negstep", "memory", "partitions are stepped through upwards", "reverse the partitions", _negative),

@@ -1,11 +1,13 @@
 """Rules about where memory locations lie: in their memory, and beside each other."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from arrowir import vocabulary as vocab
 from arrowir.analyse import overlaps
+from arrowir.analyse.fit import bank_start
 from arrowir.derived import zeroed
 from arrowir.store import Array
 from arrowir.verify.facts import Facts, found
@@ -27,23 +29,33 @@ class _Places:
         self.bytes, self.partitions = locations["bytes"], locations["partitions"]
         banks, bank_bytes = facts.arch("psum_banks", -1)[module], facts.arch("psum_bank_bytes", -1)[module]
         self.banks = banks
-        # The address of a PSUM location counts from its bank; one of no bank of the memory is told by that.
-        number = np.where(self.psum & (np.abs(self.bank) < banks), np.abs(self.bank), 0)
-        self.before = number * np.maximum(bank_bytes, 0)
+        # What is in no bank of the memory is told by that.
+        number = np.where(self.psum & (np.abs(self.bank) < banks), self.bank, 0)
+        self.before = bank_start(number, self.addr, np.maximum(bank_bytes, 0))
         capacity = np.where(self.sb, facts.arch("sbuf_bytes", -1)[module], banks * bank_bytes)
         self.capacity = np.where(banks < 0, -1, capacity)
         self.known = (self.sb | self.psum) & self.sized & (self.capacity >= 0)
         self.lanes = np.where(self.sb, LANES, facts.arch("psum_partitions", LANES)[module])
 
 
+_PLACES: "WeakKeyDictionary[Facts, _Places]" = WeakKeyDictionary()
+
+
+def _places(facts: Facts) -> _Places:
+    """Return the locations of a batch; they are looked at once."""
+    if facts not in _PLACES:
+        _PLACES[facts] = _Places(facts)
+    return _PLACES[facts]
+
+
 def _too_big(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     bad = p.known & p.sb & (p.bytes > p.capacity)
     return found("locations", bad, node=lambda rows: facts.names("locations", rows), bytes_per_partition=p.bytes)
 
 
 def _outside(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     big = p.sb & (p.bytes > p.capacity)
     bad = p.known & p.final & ~big & ((p.addr.astype(np.float64) + p.before + p.bytes > p.capacity) | (p.addr < 0))
 
@@ -61,34 +73,34 @@ def _outside(facts: Facts) -> Found | None:
 
 
 def _base(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     return found(
         "locations", p.known & (p.partitions > 96) & (p.base != 0), tensor=lambda r: facts.names("locations", r)
     )
 
 
 def _partitions(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     wide = (p.partitions > 96) & (p.base != 0)
     bad = p.known & ~wide & ((p.base + p.partitions > p.lanes) | (p.base < 0))
     return found("locations", bad, base=p.base, partitions=p.partitions, lanes=p.lanes)
 
 
 def _quarter(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     fits = (p.base >= 0) & (p.base + p.partitions <= p.lanes)
     wide = (p.partitions > 96) & (p.base != 0)
     return found("locations", p.known & fits & ~wide & (p.base % 32 != 0), base=p.base)
 
 
 def _bank(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     bad = p.known & p.psum & p.final & (np.abs(p.bank) >= p.banks)
     return found("locations", bad, bank=p.bank, banks=p.banks)
 
 
 def _no_partitions(facts: Facts) -> Found | None:
-    p = _Places(facts)
+    p = _places(facts)
     return found("locations", p.psum & p.sized & (p.partitions == 0) & (p.bytes > 0))
 
 
@@ -131,8 +143,12 @@ def _clash(facts: Facts) -> Found | None:
     bad = _written_into(facts, a, b) | _written_into(facts, b, a)
     a, b = a[bad], b[bad]
     names = [f"`{x}` and `{y}`" for x, y in zip(facts.names("locations", a), facts.names("locations", b), strict=True)]
-    shared = (made.end - made.start)[rows][bad]
-    return Found("locations", b, {"names": names, "bytes": shared}) if len(a) else None
+    fill: dict[str, Any] = {
+        "names": names,
+        "bytes": (made.end - made.start)[rows][bad],
+        "memory": facts.names("locations", a, "type"),
+    }
+    return Found("locations", b, fill) if len(a) else None
 
 
 def _written_into(facts: Facts, held: Array, writer: Array) -> Array:
@@ -166,5 +182,6 @@ RULES = [
          text="memory location `{mem}` is overlapping with must-pinned memloc `{other}` ({how}): {bytes} bytes of "
          "partitions {first} to {last}"),
     rule("GCA038", "memory", "locations that are in use at the same time share no bytes", "place one of them elsewhere",
-         _clash, severity="warning", text="The state buffer: {names} in sb_select, a bad allocation ({bytes} bytes)"),
+         _clash, severity="warning", text="The state buffer: {names} in sb_select, a bad allocation ({bytes} bytes of "
+         "{memory})"),
 ]  # fmt: skip

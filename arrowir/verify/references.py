@@ -81,6 +81,68 @@ def _slots(facts: Facts) -> Found | None:
     )
 
 
+def _alias_targets(facts: Facts) -> Found | None:
+    """Return the aliases of a location, or of a set, that is not there."""
+    aliases, texts = facts.ir.tables["aliases"], facts.ir.pools.names.texts
+    lost = aliases["target_location_id"] < 0
+    lost_set = (aliases["target_set_id"] < 0) & (aliases["set_name"] >= 0)
+    names = np.where(lost, aliases["name"], aliases["set_name"])
+    return found("aliases", lost | lost_set, name=lambda rows: [_text(texts, n) for n in names[rows].tolist()])
+
+
+def _text(texts: list[str], number: int) -> str:
+    return texts[number] if number >= 0 else "none"
+
+
+def _actuals(facts: Facts) -> Found | None:
+    """Return the arguments of calls that name nothing of the caller which the parameter could be."""
+    rows, texts = facts.ir.tables["call_arguments"], facts.ir.pools.names.texts
+    no_tensor = (rows["actual_location_id"] < 0) & (rows["actual_set_id"] < 0)
+    register = rows["actual_register_id"]
+    of_tensor, of_register = rows["formal_set_id"] >= 0, rows["formal_register_id"] >= 0
+    bad = (no_tensor | of_register) & ((register < 0) | of_tensor)
+
+    def wanted(hits: Array) -> list[str]:
+        kinds = np.where(of_register, 2, np.where(of_tensor, 1, 0))
+        return [("tensor or register", "tensor", "register")[kind] for kind in kinds[hits].tolist()]
+
+    def actual(hits: Array) -> list[Any]:
+        named = facts.names("registers", register[hits])
+        return [name or _text(texts, n) for name, n in zip(named, rows["name"][hits].tolist(), strict=True)]
+
+    return found(
+        "call_arguments",
+        bad,
+        formal=lambda hits: [_text(texts, n) for n in rows["formal"][hits].tolist()],
+        actual=actual,
+        wanted=wanted,
+    )
+
+
+def _called(facts: Facts) -> Found | None:
+    """Return the plain calls of a function that is not there; those of kernels have a rule of their own."""
+    calls = facts.ir.tables["calls"]
+    plain = facts.ir.tables["instructions"]["opcode"][calls["instruction_id"]] == vocab.OP_CALL
+    return _unresolved(facts, "calls", "name", plain)
+
+
+def _others(facts: Facts) -> Found | None:
+    """Return the references of other kinds: to locations, instructions, and owners of locations that are there."""
+    references, operands = facts.ir.tables["references"], facts.ir.tables["operands"]
+    target, row = references["target"], references["row"]
+    lost = (references["target_id"] < 0) & ~np.isin(target, [_CODES.index(name) for name in ("registers", "loops")])
+    owner = np.flatnonzero(lost & (target == _CODES.index("functions")))
+    told = operands["location_id"][row[owner]] < 0  # of an unknown function no location is found: that is told
+    lost[owner[told]] = False
+    texts = facts.ir.pools.names.texts
+    return found(
+        "references",
+        lost,
+        key=lambda rows: [_text(texts, n) for n in references["path"][rows].tolist()],
+        name=lambda rows: [_text(texts, n) for n in references["name"][rows].tolist()],
+    )
+
+
 # -- queues ----
 
 
@@ -92,12 +154,10 @@ def _queue(group: Group, *, only_with_queues: bool) -> Found | None:
     known = {(m, name) for m, name in zip(queues["module_id"].tolist(), queues.text().tolist(), strict=True)}
     having = np.bincount(queues["module_id"], minlength=len(facts.ir)) > 0
     names = group.key("queue")
-    bad = np.zeros(len(group), bool)
-    for number, value in enumerate(names.values):
-        if isinstance(value, str):
-            mine = names.place == number
-            modules = np.array([(m, value) not in known for m in range(len(facts.ir))], bool)
-            bad |= mine & modules[module]
+    count = len(names.values)
+    pairs, place = np.unique(module.astype(np.int64) * count + names.place, return_inverse=True)
+    named = [(pair // count, names.values[pair % count]) for pair in pairs.tolist()]
+    bad = np.array([isinstance(name, str) and (m, name) not in known for m, name in named], bool)[place]
     if only_with_queues:
         bad &= having[module]
     return group.on(bad, queue=names.text)
@@ -269,18 +329,31 @@ RULES = [
     rule("BIR014", "references", "a dependency names an instruction of the function",
          "remove the dependency, or correct the name", lambda f: _edges(f, unroll=False)),
     rule("BIR048", "references", "an unroll dependency names an instruction of the function",
-         "remove the dependency, or correct the name", lambda f: _edges(f, unroll=True)),
+         "remove the dependency, or correct the name", lambda f: _edges(f, unroll=True),
+         text="Cannot find unrolled dependency (`{name}`)"),
     rule("BIR227", "references", "an axis in an expression is that of a loop around it",
          "use the name of a loop around the instruction", _axes),
     rule("unresolved_block", "references", "a branch names a block in its list of blocks, or in a list around it",
          "add the block, or correct the branch", _slots, text="{slot} && BasicBlock does not exist! (`{name}`)"),
+    rule("unresolved_alias", "references", "an alias names a location of the function",
+         "add the memory location, or remove the alias", _alias_targets, text="Unknown alias destination (`{name}`)"),
+    rule("unresolved_argument", "references", "an argument of a call names a tensor or register of the caller",
+         "add what it names to the caller, or correct the entry", _actuals,
+         text="the argument `{formal}` is bound to `{actual}`, and the caller has no such {wanted}"),
+    rule("unresolved_callee", "references", "a `Call` names a function of the module",
+         "add the function, or correct `target`", _called, severity="warning",
+         text="there is no function `{name}`"),
+    rule("unresolved_reference", "references", "what a pointer, a branch or an owner of a location names is there",
+         "add what it names, or correct the name", _others, text="`{key}` names `{name}`, and there is no such thing"),
     of(_DMA, "unresolved_queue", "a DMA names a queue of its module, if the module has queues",
        "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=True), level="references",
        text="Queue does not exist! (`{queue}`)"),
     of("SwitchQueueInstance", "SQI002", "the queue that is switched is one of the module",
-       "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=False), level="references"),
+       "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=False), level="references",
+       text="SQI switches to a queue that does not exist (`{queue}`)"),
     of("ResetQueueInstance", "SQI005", "the queue that is reset is one of the module",
-       "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=False), level="references"),
+       "add the queue, or correct `queue`", lambda g: _queue(g, only_with_queues=False), level="references",
+       text="RQI resets to a queue that does not exist (`{queue}`)"),
     rule("BIR298", "references", "an indirect access counts an input or index operand of its instruction",
          "correct `arg_id`, or add the operand that holds the indices", _indirect_arguments, same=("BIR406", "BIR407")),
     rule("BIR091", "structure", "the kind of an operand is a known one", "correct `kind`", _kinds_of_operands,

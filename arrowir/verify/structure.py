@@ -23,7 +23,10 @@ def _module_members(facts: Facts, key: str) -> list[Any]:
 
 
 def _without_model(facts: Facts) -> Found | None:
-    return found("modules", facts.arch("sbuf_bytes", -1) < 0)
+    def names(rows: Array) -> list[Any]:
+        return [name or "none" for name in facts.names("modules", rows, "arch")]
+
+    return found("modules", facts.arch("sbuf_bytes", -1) < 0, arch=names)
 
 
 def _revision(facts: Facts) -> Found | None:
@@ -33,7 +36,7 @@ def _revision(facts: Facts) -> Found | None:
 
 def _version(facts: Facts) -> Found | None:
     version = facts.ir.tables["modules"]["version"]
-    return found("modules", ~np.isin(version, (1, 2, NULL_INT)))
+    return found("modules", ~np.isin(version, (1, 2, NULL_INT)), version=version)
 
 
 def _kernels(facts: Facts) -> Found | None:
@@ -199,10 +202,11 @@ def _callees(facts: Facts, rows: Array) -> list[Any]:
 
 RULES = [
     rule("BIR001", "structure", "the architecture has a hardware model", "write a known `arch`", _without_model,
-         severity="warning", same=("BIR002",)),
+         severity="warning", same=("BIR002",), text="No hardware model found (`{arch}`)"),
     rule("EBIR021", "structure", "revision v2 is one of core_v4", "remove `revision`, or correct `arch`", _revision),
     rule("unknown_version", "structure", "`version` is 1 or 2", "write 2, and expressions in their newer form",
-         _version, severity="warning", text="Check the version of bir json file - should be 1 (old) or 2 (new)"),
+         _version, severity="warning", text="Check the version of bir json file - should be 1 (old) or 2 (new), and is "
+         "{version}"),
     rule("BIR025", "structure", "`nki_functions` holds `functions` and nothing else", "remove its other members",
          _kernels),
     rule("IBIR280", "structure", "a function has a block", "add a block, or remove the function", _without_blocks),

@@ -1,6 +1,7 @@
 """The table of deliberate faults that the tests of the passes catch."""
 
 from tests.faults.branch_mutations import BRANCH_MUTATIONS
+from tests.faults.further_mutations import FURTHER_MUTATIONS
 from tests.faults.mutations import MUTATIONS
 
 CAUGHT = {
@@ -14,7 +15,7 @@ CAUGHT = {
 def table() -> str:
     """Return the faults pass by pass: what is wrong, the rule that it breaks, and what catches it."""
     lines = ["| pass | fault | rule | caught by |", "|---|---|---|---|"]
-    for mutation in (*MUTATIONS, *BRANCH_MUTATIONS):
+    for mutation in (*MUTATIONS, *BRANCH_MUTATIONS, *FURTHER_MUTATIONS):
         cells = (f"`{mutation.of}`", mutation.fault, mutation.rule, CAUGHT[mutation.caught])
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -20,6 +20,10 @@ from arrowir.ir import IR
 from arrowir.store import Array
 
 Catcher = Literal["execution", "refusal", "assert_valid", "oracle"]
+Pass = Literal[
+    "inline_nki_kernel", "unroll", "runtime_memory_reservation", "constant_propagate", "coalesce_multichannel_cc_ops",
+    "lower_generic_indirect", "translate_nki_ast_to_bir",
+]  # fmt: skip
 Change = Callable[..., Any]
 """From what a function returned, and its arguments, what it returns with the fault."""
 
@@ -34,7 +38,7 @@ class Mutation:
     """One fault."""
 
     name: str
-    of: Literal["inline_nki_kernel", "unroll", "runtime_memory_reservation", "constant_propagate"]
+    of: Pass
     rule: str
     fault: str
     """What the pass does wrong, in words."""

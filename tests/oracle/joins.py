@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.oracle.edit import entry_ref, with_ref
 from tests.oracle.graph import RELATIONS, Instruction, Ref, render
+from tests.oracle.lowering import loops_around
 
 EDGE_KINDS = {0: "Invalid", 1: "Ordered", 2: "Anti", 3: "Output", 4: "Flow"}
 Lists = dict[str, list[Any]]
@@ -24,6 +25,8 @@ def join(relation: str, entry: Any, next_relation: str, next_entry: Any) -> tupl
     """N14: the kind of the first; plain if both are, else the relation that is not (the first's first)."""
     onward = entry_ref(next_entry)
     ref = Ref(onward.raw, onward.target)
+    if relation == "unroll_dependencies":
+        entry = for_loops_around(entry, onward.target)
     if relation != "dependencies" or next_relation == "dependencies":
         return relation, with_ref(entry, ref)
     carried = extras(next_entry)
@@ -31,6 +34,17 @@ def join(relation: str, entry: Any, next_relation: str, next_entry: Any) -> tupl
         return next_relation, [ref, *entry[1:2]] if isinstance(entry, list) else ref
     written_kind = entry[1] if isinstance(entry, list) and len(entry) > 1 else "Flow"
     return next_relation, [ref, written_kind, *carried]
+
+
+def for_loops_around(entry: Any, target: Any) -> Any:
+    """N14, U7: one index for each loop around the target, where these are around the gap as well."""
+    gap = entry_ref(entry).target
+    if not isinstance(target, Instruction) or len(entry) < 3 or not isinstance(entry[2], list):
+        return entry
+    inner, outer = ([*reversed(loops_around(each))] for each in (gap, target))
+    if len(entry[2]) != len(inner) or len(outer) >= len(inner) or inner[: len(outer)] != outer:
+        return entry
+    return [*entry[:2], entry[2][: len(outer)], *entry[3:]]
 
 
 def same_edge(entry: Any, other: Any) -> bool:

@@ -1,15 +1,16 @@
 """What the pass leaves, found before anything is made: which functions go (N15), how many rows there will be (O6)."""
 
+import json
 from dataclasses import dataclass
 
 from tests.oracle.binding import Site
 from tests.oracle.call_sites import Calls
-from tests.oracle.graph import Block, Function, Instruction, Module, Ref, walk
+from tests.oracle.graph import Block, Function, Instruction, Module, Ref, parse_function, render, walk
 from tests.oracle.lowering import loops_around, lowered_loops
 from tests.oracle.names import kernel_functions
 from tests.oracle.outcome import PassFailure
-from tests.oracle.resolve import BRANCH_KEYS, CALLEE_KEYS
-from tests.oracle.unrolling import known_trips, loop_range, trip_count
+from tests.oracle.resolve import BRANCH_KEYS, CALLEE_KEYS, resolve_function
+from tests.oracle.unrolling import LoopPlan, known_trips, loop_range, trip_count, unroll_function
 
 
 def trips_of(instruction: Instruction, shard_id: int) -> range | None:
@@ -105,7 +106,8 @@ class BodySize:
 class Sizes:
     """O6: rows of bodies and of functions. Helpers of N13 and N14 are left out, but for a lone `_noop` (N12)."""
 
-    def __init__(self, calls: Calls, shard_id: int) -> None:
+    def __init__(self, module: Module, calls: Calls, shard_id: int) -> None:
+        self.module = module
         self.sites = calls.by_instruction
         self.shard_id = shard_id
         self.bodies: dict[Function, BodySize] = {}
@@ -114,9 +116,10 @@ class Sizes:
             self.bodies[callee] = self.body_size(callee)
 
     def body_size(self, callee: Function) -> BodySize:
-        self.lowered |= self.lowered_in(callee)
+        lowered = self.lowered_in(callee)
+        self.lowered |= lowered
         runs = [self.run_of(block, unrolled=True) for block in callee.blocks]
-        rows = sum(run.rows for run in runs)
+        rows = sum(run.rows for run in runs) + (self.rows_of_lowering(callee, lowered) if lowered else 0)
         is_split = len(runs) > 1 or self.has_split(callee) or self.branches_to_entry(callee)
         is_split = is_split or any(each in self.lowered for each in surviving(callee.blocks, self.shard_id))
         if not runs or is_split:
@@ -126,13 +129,26 @@ class Sizes:
         return BodySize(rows, returns_early, rows - (run.ends_in_return and not returns_early))
 
     def lowered_in(self, callee: Function) -> set[Instruction]:
-        """U2: the loops of the callee that become branches; what these get beside their bodies is left out."""
+        """U2: the loops of the callee that become branches."""
         found = lowered_loops(callee, known_trips(callee.blocks, self.shard_id))
         for instruction in surviving(callee.blocks, self.shard_id):
             site = self.sites.get(instruction)
             if site is not None and self.bodies[site.callee].is_split:
                 found |= set(loops_around(instruction))
         return found
+
+    def rows_of_lowering(self, callee: Function, lowered: set[Instruction]) -> int:
+        """U2: what lowered loops get beside their bodies, found by unrolling a copy that keeps its call-sites."""
+        copy = parse_function(json.loads(json.dumps(render(callee))))
+        resolve_function(self.module, copy)
+        twins = zip(walk(callee.blocks), walk(copy.blocks), strict=True)
+        try:
+            plan = LoopPlan(copy, self.shard_id, also={twin for each, twin in twins if each in lowered})
+            flat = plan.rows
+            unroll_function(plan)
+        except PassFailure:  # the module fails for that later
+            return 0
+        return len(list(copy.instructions())) - flat
 
     def has_split(self, callee: Function) -> bool:
         """Whether expanding the callee's own call-sites gives it several blocks."""
@@ -156,7 +172,7 @@ class Sizes:
             if site is not None:
                 run.add(Run(self.bodies[site.callee].in_place))
                 continue
-            if trips is None:
+            if trips is None and not (unrolled and instruction in self.lowered):
                 run.add(Run(1, int(instruction.opcode == "Return"), instruction.opcode == "Return"))
             for body in instruction.blocks:
                 run.add(self.run_of(body, unrolled=unrolled), 1 if trips is None else trip_count(trips))
@@ -175,7 +191,7 @@ class Sizes:
 
 def predicted_rows(module: Module, calls: Calls, removed: list[Function], shard_id: int) -> int:
     """O6: all rows after the pass, and each unrolled body once."""
-    sizes = Sizes(calls, shard_id)
+    sizes = Sizes(module, calls, shard_id)
     rows = sum(size.rows for size in sizes.bodies.values())
     for function in module.all_functions:
         if function in calls.outermost:

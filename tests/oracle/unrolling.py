@@ -96,10 +96,12 @@ class LoopPlan:
     loops_of: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
     lowered: dict[Instruction, Lowered] = field(default_factory=dict)
     """U2: the loops that become branches; as far as instances go they run once."""
+    also: set[Instruction] = field(default_factory=set)
+    """Loops that become branches whatever they hold."""
 
     def __post_init__(self) -> None:
         self.counts = known_trips(self.function.blocks, self.shard_id)
-        self.branching = lowered_loops(self.function, self.counts)
+        self.branching = lowered_loops(self.function, self.counts) | self.also
         for block in self.function.blocks:
             self.look_at(block, (), block.name, Scope(shard_id=self.shard_id))
 

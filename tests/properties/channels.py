@@ -102,7 +102,8 @@ class ChannelDrawer:
             members |= {"replica_groups": [[0, 1]], "src_target_pairs": [[0, 1], [1, 0]]}
         rows = []
         for channel in channels:
-            row = self.row("CollectiveCompute") | members
+            row = self.row("CollectiveCompute")
+            row.update(members)  # not another object: that of `written` gets edges and waits
             row["cc_channel"] = random.choice(
                 [channel, channel, channel, {"c": channel, "kind": "AffExprKind", "terms": []}]
             )

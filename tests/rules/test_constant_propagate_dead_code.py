@@ -6,6 +6,8 @@ import arrowir as air
 from tests.constant_modules import COPY, MEMSET, ONE, copy, fill, logical, main, propagate, rows_of, select, tensors
 from tests.oracle.builders import (
     access,
+    affine,
+    axis,
     block,
     function,
     location,
@@ -173,6 +175,13 @@ def test_c3_n14_loop_carried_edges_keep_their_extras() -> None:
     made = row(propagate(main(*rows)).doc, "y")
     assert "dependencies" not in made
     assert made["loop_carried_dependencies"] == [["p", "Anti", [3]]]
+
+
+def test_c3_n14_u7_bridged_unroll_edges_have_an_index_for_each_loop_around_what_they_are_on() -> None:
+    inner = loop("M", "j", (0, 2, 1), copy("b", "x", "c", dependencies=["a"]))
+    y = op("y", unroll_dependencies=[["b", "Flow", [axis("i"), affine("i")]]])
+    made = row(propagate(main(loop("L", "i", (0, 2, 1), op("a"), inner, y))).doc, "L")
+    assert made["blocks"][0]["instructions"][-1]["unroll_dependencies"] == [["a", "Flow", [axis("i")]]]
 
 
 def test_c3_names_of_what_is_gone_stay_where_they_are_mere_names() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import arrowir as air
 from arrowir import build, library
+from arrowir.library import Kernel
+from arrowir.library.rmsnorm import NORM_TYPES
 from arrowir.testing.assertions import assert_valid
 from tests.bir_kernels import Json, Product, Steps, call, changed, names, one_call, random, registered, steps
 from tests.single_pass import read, refused, run_pass
@@ -252,6 +254,45 @@ def test_o6_the_size_is_known_before_a_body_is_made(monkeypatch: pytest.MonkeyPa
     assert f"{(1 << 13) * 64 * 3:,} instructions, more than the 100,000 allowed" in found.message
 
 
+@pytest.mark.parametrize("kernel", ["Activation", "RMSNorm"])
+@pytest.mark.parametrize(
+    ("shape", "tile", "text"),
+    [
+        ((128, 2**31), 2048, "the body would have 1,048,576 tiles, more than the 250,000 instructions"),
+        ((128, 2**40), 2048, "the body would have 536,870,912 tiles"),
+        ((128, 2**40), 1, "the body would have 1,099,511,627,776 tiles"),
+        ((2**50, 2), 1, "the body would have 8,796,093,022,208 tiles"),
+        ((128 * 2**16, 2), 1, "the body would have "),
+    ],
+)
+def test_o6_a_body_that_would_take_minutes_is_refused_at_once(
+    kernel: str, shape: tuple[int, int], tile: int, text: str
+) -> None:
+    module = build.module()
+    main = module.function()
+    x, y = main.input("x", shape, "float32"), main.output("y", shape, "float32")
+    members: Json = {"norm_type": NORM_TYPES["RMS_NORM_SKIP_GAMMA"]} if kernel == "RMSNorm" else {}
+    call(main, [x], [y], kernel, attrs={"tile_size": str(tile)}, name="C", **members)
+    found = fault(module.json())
+    assert (found.code, found.compiler_code, found.instruction) == ("too_many_instructions", "ELUR015", "C")
+    assert text in found.message
+
+
+def test_o6_a_kernel_that_does_not_know_its_size_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Kernel):
+        name = "Endless"
+
+        def emit(self, body: library.BodyBuilder) -> None:
+            while True:
+                body.add("NoOp", what="idle")
+
+    monkeypatch.setattr("arrowir.passes.inline_bir_kernel.MOST_IN_A_BODY", 100)
+    with registered(Endless):
+        found = fault(one_call(kernel="Endless"))
+    assert found.code == "too_many_instructions"
+    assert "101 instructions and more, more than the 100 instructions that it may have" in found.message
+
+
 def test_o6_all_bodies_of_a_module_count() -> None:
     document = several_kinds()
     count = len(names(inline(document).doc))
@@ -404,7 +445,7 @@ def test_b4_the_flags_are_options_of_the_command(tmp_path: Path) -> None:
 def test_b3_a_module_is_refused_and_says_why() -> None:
     found = fault(one_call(kernel="activation"))
     assert (found.code, found.instruction) == ("unknown_bir_kernel", "C")
-    assert "nearest are `Activation`" in found.message
+    assert "nearest is `Activation`" in found.message
 
 
 @pytest.mark.parametrize("kernel", ["Activation", "RMSNorm"])

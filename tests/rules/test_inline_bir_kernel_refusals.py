@@ -1,5 +1,6 @@
 """Rule B3: what call-sites are refused for."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,8 @@ ACT = ["load0", "act0", "save0"]
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("activation", "there is no BIR kernel `activation`; nearest are `Activation`"),
-        ("RmsNorm", "nearest are `RMSNorm`"),
+        ("activation", "there is no BIR kernel `activation`; nearest is `Activation`"),
+        ("RmsNorm", "nearest is `RMSNorm`"),
         ("AttentionMMSoftmaxMM", "known are `Activation`, `RMSNorm`"),
         ("", "known are `Activation`, `RMSNorm`"),
     ],
@@ -190,7 +191,12 @@ def test_b3_bodies_that_cannot_be_spliced() -> None:
     main = lost.function()
     a, b = main.input("a", (128, 64)), main.output("b", (128, 64))
     main.add("DMACopy", [{**a.access(), "memref": "gone", "memsetref": "gone"}], [b], mode="Copy")
+    strange = build.module()
+    main = strange.function()
+    a, b = main.input("a", (128, 64)), main.output("b", (128, 64))
+    main.add("DMACopi", [a], [b], name="odd", mode="Copy")
     for module, text in (
+        (strange, "instruction `odd` of the body has the opcode `DMACopi`, which there is none of"),
         (loops, "has blocks inside an instruction"),
         (empty, "the body has 0 inputs, and the call-site has 1"),
         (placed, "must have no addresses"),
@@ -263,3 +269,70 @@ def test_b3_whatever_an_operand_holds_is_taken_or_refused(part: str) -> None:
     assert read_ones
     result = air.passes.inline_bir_kernel(air.concat(read_ones))
     assert "internal_error" not in set(result.diagnostics["code"])
+
+
+@pytest.mark.parametrize("size", [-1, -(2**40), 1.5, None, "3", True])
+def test_b3_o6_a_size_that_is_no_number_of_instructions(size: Any) -> None:
+    class Sized(Kernel):
+        name = "Sized"
+
+        def size(self) -> int:
+            return size
+
+        def emit(self, body: library.BodyBuilder) -> None:
+            pytest.fail("made")
+
+    with registered(Sized):
+        found = fault(one_call(kernel="Sized"))
+    assert found.code == "kernel_failed"
+    assert found.message.startswith(f"`size` of kernel `Sized` returned {size!r}; expected a number of instructions")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"name": ""}, "option '' of a library kernel has no name"),
+        ({"name": 3}, "option 3 of a library kernel has no name"),
+        ({"name": "kernel_name"}, "has the name of a member that every call-site has"),
+        ({"name": "engine"}, "has the name of a member that every call-site has"),
+        ({"kind": "integer"}, "is of the kind 'integer'; there are `bool`, `int`, `float`, `str`"),
+        ({"default": "1"}, "has the default '1'; expected int"),
+        ({"default": 1.5}, "has the default 1.5; expected int"),
+        ({"default": True}, "has the default True; expected int"),
+        ({"default": 0, "least": 1}, "has the default 0; expected int of at least 1"),
+        ({"least": "1"}, "has the least value '1'"),
+        ({"kind": "str", "default": "a", "least": 1}, "has the least value 1"),
+        ({"choices": {"A": 0}}, r"has the default 1; expected A \(0\)"),
+        ({"choices": {"A": 0}, "default": "B"}, r"has the default 'B'; expected A \(0\)"),
+        ({"choices": {"A": "0"}, "default": "A"}, "has the choices"),
+        ({"choices": ["A"], "default": "A"}, "has the choices"),
+        ({"choices": {"A": 0}, "kind": "str", "default": "A"}, "has the choices"),
+        ({"kind": "float", "default": float("nan")}, "has the default nan; expected float"),
+    ],
+)
+def test_b3_options_that_are_declared_wrongly(given: Json, text: str) -> None:
+    with pytest.raises(air.OptionError, match=text):
+        library.Option(**{"name": "n", "kind": "int", "default": 1, "meaning": "", **given})
+
+
+def test_b3_options_that_are_declared_well() -> None:
+    library.Option("n", "float", 1, "", least=0.5)
+    library.Option("n", "bool", None, "")
+    library.Option("n", "int", "A", "", choices={"A": 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (3, "has the `options` 3; expected a tuple"),
+        (("n",), "has the `options` ('n',); expected a tuple"),
+        ((library.Option("n", "int", 1, ""), library.Option("n", "str", "", "")), "declares the option `n` twice"),
+    ],
+)
+def test_b3_a_kernel_with_wrong_options_is_not_registered(given: Any, text: str) -> None:
+    class Odd(Kernel):
+        name = "Odd"
+        options = given
+
+    with pytest.raises(air.OptionError, match=re.escape(text)):
+        library.register(Odd)

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+import arrowir as air
 from tests.oracle.builders import access, axis, call, function, loop, memory_set, module, names, op, register, row, rows
 from tests.oracle.builders import runtime as register_value
 from tests.oracle.calls import bare
-from tests.single_pass import Json, Passed, run_pass
+from tests.single_pass import Json, Passed, read, run_pass
 
 inline = partial(run_pass, "inline_nki_kernel")
 
@@ -488,6 +489,25 @@ def test_n14_helpers_inside_a_loop() -> None:
     body = rows(outcome.doc)[0]["blocks"][0]["instructions"]
     assert [i["name"] for i in body][:2] == ["p", "C_start"]
     assert [i["name"] for i in body][-2:] == ["C_done", "z"]
+
+
+def test_n14_u7_a_joined_unroll_edge_has_an_index_for_each_loop_around_what_it_is_on() -> None:
+    def joined(of: str, indices: list[Any]) -> Any:
+        inner = loop("M", "j", (0, 2, 1), op("m"), call("C", dependencies=[of]), op("b"))
+        other = loop("O", "o", (0, 2, 1), op("n"))
+        z = op("z", unroll_dependencies=[["C", "Flow", indices]])
+        nest = loop("L", "i", (0, 3, 1), op("a"), inner, z)
+        outcome = inline(module(function("main", [], op("p"), other, nest), kernels=[function("k", [])]))
+        document = read(outcome.doc)
+        if of != "n":  # in a loop of its own: no index says which iteration of that
+            assert air.passes.unroll(document).status.to_list() == ["changed"]
+        return row(outcome.doc, "L")["blocks"][0]["instructions"][-1]["unroll_dependencies"]
+
+    both = [axis("i"), 1]
+    assert joined("p", both) == [["p", "Flow", []]]
+    assert joined("a", both) == [["a", "Flow", [axis("i")]]]
+    assert joined("m", both) == [["m", "Flow", both]]
+    assert joined("n", both) == [["n", "Flow", both]]
 
 
 def test_n14_a_start_takes_joined_edges() -> None:

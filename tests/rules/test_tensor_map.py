@@ -49,9 +49,9 @@ def entries(*names: str) -> Json:
     }
 
 
-def names_after(folder: Path, made: build.ModuleBuilder, *names: str, **options: Any) -> list[str]:
+def names_after(folder: Path, made: build.ModuleBuilder | Json, *names: str, **options: Any) -> list[str]:
     """Run the inliner on a module with a tensor map; all three lists agree. Return the names in it."""
-    put(folder / "bir.json", made.json())
+    put(folder / "bir.json", made if isinstance(made, dict) else made.json())
     put(folder / "tensor_map.json", entries(*names))
     ir = air.read(folder / "bir.json")
     result = air.run(ir, ["inline_nki_kernel"], options={"inline_nki_kernel": options})
@@ -137,6 +137,37 @@ def test_n17_nested_formals_lead_to_the_ordinary_functions_storage(tmp_path: Pat
     assert names == ["x", "y", "x", "call0:inside", "call0:inside", "y"]
     ir = air.run(air.read(tmp_path / "bir.json"), ["inline_nki_kernel"]).ir
     assert set(names) <= set(ir.locations["name"].to_list())
+
+
+def test_n17_r6_storage_of_kernels_is_called_as_it_is_in_the_end(tmp_path: Path) -> None:
+    made = caller(("outer", {"p": "x"}, {"q": "y"}), middle=("call0:inside",))
+    copier(made, "outer", "p", "q", ("inner", {"a": "p"}, {"c": "inside"}), ("last", {"e": "inside"}, {"f": "q"}))
+    copier(made, "inner")
+    copier(made, "last", "e", "f")
+    names = names_after(tmp_path, made, "c", "e", "c_set", "call0:inside")
+    assert names == ["call0:inside.1", "call0:inside.1", "call0:inside_set.1", "call0:inside"]
+    ir = air.run(air.read(tmp_path / "bir.json"), ["inline_nki_kernel"]).ir
+    (held,) = ir.locations.filter(name="call0:inside.1").rows(named=True)
+    assert held["original_name"] == "inside"
+    assert ir.sets.filter(id=held["set_id"])["name"].item() == "call0:inside_set.1"
+
+
+def test_n17_r6_of_several_call_sites_and_levels_of_one_name(tmp_path: Path) -> None:
+    calls = [("other", {"o": "x"}, {"r": "t1"}), ("outer", {"p": "x"}, {"q": "t0"}), ("outer", {"p": "x"}, {"q": "y"})]
+    made = caller(*calls)
+    copier(made, "outer", "p", "q", ("inner", {"a": "p"}, {"c": "inside"}), ("inner", {"a": "inside"}, {"c": "q"}))
+    copier(made, "other", "o", "r", ("late", {"u": "o"}, {"v": "inside"}), ("late", {"u": "inside"}, {"v": "r"}))
+    copier(made, "inner")
+    copier(made, "late", "u", "v")
+    document = made.json()
+    for site in document["functions"][0]["blocks"][0]["instructions"]:
+        site["name"] = "call"
+    names = names_after(tmp_path, document, "c", "v")
+    assert names == ["call:inside.1", "call:inside"]
+    ir = air.run(air.read(tmp_path / "bir.json"), ["inline_nki_kernel"]).ir
+    chain = ir.locations.join(ir.call_chains, left_on="call_chain_id", right_on="id", suffix="_of_chain")
+    held = dict(chain.select("name", "kernel_of_chain" if "kernel_of_chain" in chain.columns else "kernel").rows())
+    assert [held[name] for name in names] == ["outer", "other"]
 
 
 def test_n17_an_inner_call_site_counts_where_its_body_stands(tmp_path: Path) -> None:

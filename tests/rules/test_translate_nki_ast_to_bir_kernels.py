@@ -97,6 +97,22 @@ def test_t5_functions_that_the_kernel_calls_come_along(folder: Path) -> None:
     assert air.equivalent(result.ir, inlined.ir).ok
 
 
+def test_t5_o5_functions_that_kernels_call_come_along_in_a_batch(folder: Path) -> None:
+    made = build.module(arch="gen3")
+    outer, inner = made.function("outer"), made.kernel("inner")
+    a, c = outer.input("a", SHAPE), outer.output("c", SHAPE)
+    outer.call("inner", {"a": a}, {"c": c})
+    a, c = inner.input("a", SHAPE), inner.output("c", SHAPE)
+    inner.add("Save", [a], [c])
+    put(folder / "calls.json", made.json())
+    binaries = (["calls.json"], ["k.json"], ["k.json", "calls.json"])
+    paths = [module(folder, caller(*each), f"sg0{number}/m{number}.json") for number, each in enumerate(binaries)]
+    together = translated(air.read(paths))
+    for number, path in enumerate(paths):
+        assert together.ir.to_json(number) == translated(path).ir.to_json(0)
+    assert air.passes.inline_nki_kernel(together.ir).ok
+
+
 def test_t5_a_kernel_file_that_names_a_kernel_file_is_refused(folder: Path) -> None:
     put(folder / "outer.json", kernel_file(caller("k.json")))
     message = refused(module(folder, caller("outer.json")))

@@ -177,6 +177,18 @@ def test_u7_faults_of_a_loops_edges_are_met_at_its_roots() -> None:
     assert unrolled(op("p"), loop("L", "i", (0, 2, 1), op("a", dependencies=["a"]), **bad)).status == "changed"
 
 
+def test_u7_an_index_over_a_loop_without_trips_is_for_the_loops_around_what_is_behind_it() -> None:
+    empty = loop("E", "e", (0, 0, 1), op("x"), dependencies=["p"])
+    inner = loop("M", "j", (0, 2, 1), op("m"), loop("F", "f", (0, 0, 1), op("v"), dependencies=["a"]))
+    y, z = (
+        op("y", **{UNROLL: [["F", "Flow", [axis("i"), constant(1)]]]}),
+        op("z", **{UNROLL: [["E", "Flow", [axis("i")]]]}),
+    )
+    outcome = unrolled(op("p"), loop("L", "i", (0, 2, 1), op("a"), empty, inner, y, z))
+    assert [edges(outcome, f"y-{n}") for n in range(2)] == [[["a-0", "Flow"]], [["a-1", "Flow"]]]
+    assert [edges(outcome, f"z-{n}") for n in range(2)] == [[["p", "Flow"]], [["p", "Flow"]]]
+
+
 def test_u7_own_edges_first_then_those_of_inner_loops() -> None:
     inner = loop("M", "j", (0, 1, 1), op("a", dependencies=["x"], loop_carried_dependencies=["q"]), dependencies=["y"])
     outer = loop("L", "i", (0, 1, 1), inner, dependencies=["z"], unroll_dependencies=[["x", "Anti", []]])

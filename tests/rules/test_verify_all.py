@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import arrowir as air
+from arrowir import extras
 from arrowir.testing import workloads
 from arrowir.verify import checking, registry
 from tests.rules import (
@@ -141,6 +142,27 @@ def test_the_table_is_typed_when_nothing_is_found() -> None:
     assert found.is_empty()
     assert found.columns == list(checking.COLUMNS)
     assert found.schema == air.verify(air.read("data/samples/opcode_zoo.json")).schema
+
+
+def test_members_of_each_instruction_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that are another for each instruction make each text another: time grows with them, not by rules."""
+    document = json.loads(read(workloads.kernel(200)).to_json(0))
+    rows = [row for f in document["functions"] for block in f["blocks"] for row in block["instructions"]]
+    for number, row in enumerate(rows):
+        row["predicted_latency_ns"] = number
+    ir = read(document)
+    wanted = air.verify(ir)
+    parse, parsed = extras.parse.__wrapped__, 0
+
+    def counted(text: str) -> Any:
+        nonlocal parsed
+        parsed += 1
+        return parse(text)
+
+    counted.__wrapped__ = counted  # type: ignore[attr-defined]
+    monkeypatch.setattr(extras, "parse", counted)
+    assert air.verify(ir).equals(wanted)
+    assert len(rows) <= parsed < 2 * len(rows)
 
 
 def test_a_batch_gives_what_each_module_gives() -> None:

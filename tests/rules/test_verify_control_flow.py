@@ -318,6 +318,51 @@ def test_lur005_dynamic_loops_in_each_other_have_different_axes() -> None:
     assert made.codes() == {"BIR149"}
 
 
+def test_sim045_each_engine_may_return() -> None:
+    """Late in the compiler each engine has instructions, branches and returns of its own."""
+    engines = ("Pool", "Activation", "PE", "DVE", "SP")
+    loop = [compare("b", "d", f"c{e}", e) for e in engines]
+    made = flow(a=[jump("b", f"j{e}", e) for e in engines], b=loop, d=[end(f"r{e}", e) for e in engines])
+    assert made.codes() == set()
+    block(made, "d").append(end("again", "SP"))
+    assert made.codes() == {"SIM045"}
+    block(made, "d")[-1:] = [end("common", "ALL")]
+    assert made.codes() == {"BIR108"}
+
+
+def affine(coeff: int) -> Json:
+    terms = [{"idx": {"kind": "AffIVKind", "axis": "i"}, "coeff": coeff}] if coeff else []
+    return {"kind": "AffExprKind", "c": 0, "terms": terms}
+
+
+CELL: Json = {"kind": "symbolic_ap", "memsetref": "in0_set", "dtype": "int32", "ap": [[8, 1], [1, 1]],
+              "addrs": [affine(0), affine(1)]}  # fmt: skip
+NUMBER: Json = {"kind": "symbolic_imm_value", "dtype": "int32", "value_list": [{"value": k} for k in range(8)],
+                "expr": affine(1)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("EAE014", lambda: sound("TensorLoad", [CELL], [reg()])),
+        ("EAE028", lambda: sound("RegisterMove", [NUMBER], [reg()])),
+        ("EAE030", lambda: sound("CompareAndBranch", [CELL, reg()], comp_op="IS_LTIMM")),
+        ("EAE031", lambda: sound("CompareAndBranch", [reg(), CELL], comp_op="IS_LTIMM")),
+        ("EDP002", lambda: sound("DevicePrint", [CELL])),
+    ],
+)
+def test_in_a_loop_symbolic_operands_stand_for_what_they_become(code: str, made: Callable[[], Module]) -> None:
+    module = made()
+    cell = module.tensor("in0", sb(1, 8, dtype="int32"))
+    fill = module.add("fill", "Memset", [], [cell], mode="Const", constant=0)
+    axis = {"name": "i", "lb": 0, "ub": 8, "stride": 1}
+    loop = row("loop", "Loop", LoopAxis=axis, blocks=[{"name": "body", "instructions": [module.x]}])
+    module.rows[:] = [fill, loop]
+    assert code not in module.codes()
+    module.x["ins"] = [BY_REGISTER if o in (CELL, NUMBER) else o for o in module.x["ins"]]
+    assert code in module.codes()
+
+
 @pytest.fixture(scope="module")
 def found() -> Broken:
     return broken(CASES)

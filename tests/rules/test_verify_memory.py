@@ -66,6 +66,7 @@ def every_ap(name: str, lanes: int) -> Callable[[Module], object]:
 
 PATTERNS = [
     Case("BIR003", copied, pattern((64, 128), (1, 0))),
+    Case("pattern_too_large", copied, pattern((64, 128), (1 << 62, 4))),
     Case("BIR049", copied, pattern((64, 128), (32, 2), (16, 2), (8, 2), (4, 2), (1, 4))),
     Case("MLOC-negstep", copied, pattern((-64, 128), (1, 64), offset=127 * 64)),
     Case("VER-partition-1", copied, pattern((0, 129), (1, 64))),
@@ -308,4 +309,42 @@ def test_gca024_another_core_may_write(told: Json) -> None:
     made = Module()
     made.add("sink", "Sink", [made.tensor("t", dram(8, 8))])
     made.set_of("t")["addr_space"] = "Shared"
+    assert made.codes() == set()
+
+
+@pytest.mark.parametrize("offset", [1 << 57, 1 << 62, -(1 << 62)])
+def test_an_offset_that_no_memory_has_is_told(offset: int) -> None:
+    made = copied()
+    made.x["ins"][0]["offset"] = offset
+    found = air.verify(made.ir()).filter(severity="error")
+    assert found.select("rule", "slot").rows() == [("pattern_too_large", "ins[0]")]
+    assert found["message"][0].endswith(f"no memory has: [[64,128],[1,64]] from element {offset} on")
+    assert air.footprints(made.ir()).filter(instruction="x", slot="ins[0]")["reason"].to_list() == ["too_large"]
+
+
+@pytest.mark.parametrize(
+    ("bank", "addr", "first"),
+    [(0, 14_336, None), (7, 0, None), (7, 14_336, None), (-7, 0, None), (-7, 14_336, None), (3, 6144, None),
+     (7, 2048, 16_384), (0, 16_384, 16_384), (3, -8, 6136)],
+)  # fmt: skip
+def test_psum_addresses_count_from_their_bank_or_from_the_partition(bank: int, addr: int, first: int | None) -> None:
+    """A file may say where a location is in its bank, or where in the partition, in the bank that it names."""
+    made = copied(psum(128, 512), sb(128, 512))
+    made.place_of("in0").update(bank=bank, addr=addr)
+    found = air.verify(made.ir()).filter(severity="error")["message"].to_list()
+    if first is None:
+        assert found == []
+    else:
+        (message,) = found
+        assert message == (
+            f"memory location `in0` takes bytes {first} to {first + 2048} of a partition, and PSUM has 16384"
+        )
+
+
+@pytest.mark.parametrize("memory", ["RNGSTATE", "REG"])
+def test_gca024_state_that_is_there_from_the_start_may_be_read(memory: str) -> None:
+    made = Module()
+    access = made.tensor("state", dram(128, 6, dtype="uint32"))
+    made.place_of("state")["type"] = memory
+    made.add("read", "RandGetState", [access], [made.tensor("t", dram(128, 6, dtype="uint32"), "ExternalOutput")])
     assert made.codes() == set()

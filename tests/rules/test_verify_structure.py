@@ -3,9 +3,11 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import arrowir as air
+from arrowir.verify import registry
 from tests.single_pass import Json, read
 from tests.verified import (
     Broken,
@@ -75,6 +77,30 @@ def jumping() -> Module:
     return made
 
 
+def pointing() -> Module:
+    """A tensor in DRAM that may share bytes with another, which points at it."""
+    made = sound("TensorCopy", [dram(128, 64)], [T()])
+    made.tensor("other", dram(128, 64), "ExternalInput")
+    made.place_of("in0")["alias"] = [["other_set", "other", 3]]
+    made.place_of("other")["pointer_ref_memloc"] = "in0"
+    return made
+
+
+def binding() -> Module:
+    """A call-site that binds a tensor and a register of its kernel."""
+    made = sound("NKIKernel", [dram(8, 8)], [], func="k", sb_buf_shape=[0, 0], psum_buf_shape=[0, 0, 0],
+                 func_args={"p": "in0", "n": "r"})  # fmt: skip
+    made.register()
+    place = {"name": "p", "type": "DRAM", "dims": [8, 32], "addr": 0, "tensor_id": 0}
+    parameter = {"Skind": "memory_location_set", "name": "p_set", "kind": "ExternalInput", "dtype": "float32",
+                 "tensor_shape": [8, 8], "memorylocations": [place]}  # fmt: skip
+    noop = {"name": "n", "opcode": "NoOp", "engine": "Unassigned", "ins": [], "outs": []}
+    kernel = {"name": "k", "allocations": [parameter, {"Skind": "register", "name": "n"}],
+              "blocks": [{"name": "b", "instructions": [noop]}]}  # fmt: skip
+    made.doc["nki_functions"] = {"functions": [kernel]}
+    return made
+
+
 def forked(d: Module) -> None:
     d.x.update(opcode="CompareAndBranch", ins=[imm(1, "int32"), imm(2, "int32")], comp_op="IS_LTIMM", on_true="e",
                on_false="gone")  # fmt: skip
@@ -98,6 +124,10 @@ REFERENCES = [
     Case("BIR048", added, keys(unroll_dependencies=[["gone", "Flow", [], []]])),
     Case("BIR227", in_loop, lambda d: address(d)["terms"][0]["idx"].update(axis="j")),
     Case("unresolved_block", jumping, forked),
+    Case("unresolved_alias", pointing, lambda d: d.place_of("in0")["alias"][0].__setitem__(1, "gone")),
+    Case("unresolved_argument", binding, lambda d: d.x["func_args"].update(p="gone")),
+    Case("unresolved_callee", partial(sound, "Call", target="f"), keys(target="gone")),
+    Case("unresolved_reference", pointing, location("other", pointer_ref_memloc="gone")),
     Case("unresolved_queue", queued, keys(queue="gone")),
     Case("SQI002", partial(queued, "SwitchQueueInstance"), keys(queue="gone")),
     Case("SQI005", partial(queued, "ResetQueueInstance"), keys(queue="gone")),
@@ -276,6 +306,70 @@ def test_an_operand_without_a_name_or_a_kind_is_told(value: Json, rule: str, mes
     made.x["ins"][0] = value
     found = air.verify(made.ir()).select("rule", "message", "instruction", "slot")
     assert found.rows() == [(rule, message, "x", "ins[0]")]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"p": "gone"}, "the argument `p` is bound to `gone`, and the caller has no such tensor"),
+        ({"p": "r"}, "the argument `p` is bound to `r`, and the caller has no such tensor"),
+        ({"p": "in0", "n": "in0"}, "the argument `n` is bound to `in0`, and the caller has no such register"),
+    ],
+)
+def test_r5_an_argument_that_the_caller_does_not_have(entries: Json, message: str) -> None:
+    made = binding()
+    made.x["func_args"] = entries
+    found = air.verify(made.ir()).filter(severity="error").select("rule", "message", "instruction")
+    assert found.rows() == [("unresolved_argument", message, "x")]
+    result = air.run(made.ir(), ["inline_nki_kernel"], options={"inline_nki_kernel": {"allocated": None}})
+    assert result.diagnostics.filter(severity="error")["code"].to_list() == ["unresolved_name"]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "code"),
+    [
+        ("call_arguments", "actual_location_id", "unresolved_argument"),
+        ("aliases", "target_location_id", "unresolved_alias"),
+        ("references", "target_id", "unresolved_reference"),
+    ],
+)
+def test_a_reference_that_a_pass_has_lost_is_told(table: str, column: str, code: str) -> None:
+    ir = (binding() if table == "call_arguments" else pointing()).ir()
+    changed = {column: np.full(ir.count(table), -1, ir.tables[table][column].dtype)}
+    if table == "call_arguments":
+        changed["actual_set_id"] = changed[column]
+    found = air.verify(ir.replace(**{table: ir.tables[table].replace(**changed)}))
+    assert code in found.filter(severity="error")["rule"].to_list()
+    assert "`none`" in found.filter(rule=code)["message"][0]
+
+
+def test_an_owner_that_is_not_there_is_told_by_its_location() -> None:
+    made = added()
+    made.x["ins"][0]["memref_owner_func"] = "gone"
+    assert made.codes() == {"BIR036", "GCA056"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in REFERENCES if registry.rules()[case.code].level == "references"],
+    ids=lambda case: case.code,
+)
+def test_what_is_not_there_is_named(case: Case) -> None:
+    made = case.base()
+    case.change(made)
+    message = air.verify(made.ir()).filter(rule=case.code)["message"][0]
+    assert any(name in message for name in ("gone", "t1_i1", "Axis j", "argument 3")), message
+
+
+def test_queues_are_looked_up_in_the_module_of_each_instruction() -> None:
+    modules = [queued() for _ in range(3)]
+    for number, made in enumerate(modules):
+        made.x["queue"] = made.doc["queues"][0]["name"] = f"q{number}"
+    modules[1].x["queue"] = "q0"
+    found = air.verify(air.concat([made.ir() for made in modules]))
+    assert found.filter(severity="error").select("module_id", "rule", "message").rows() == [
+        (1, "unresolved_queue", "Queue does not exist! (`q0`)")
+    ]
 
 
 def test_case_n07_an_undefined_name_is_one_row_each_and_no_exception() -> None:

@@ -376,6 +376,14 @@ def test_passes_and_settings(command: Command, tmp_path: Path) -> None:
         (["--set", "unrol.shard_id=1"], "Backend pass: unrol is not registered!"),
         (["--set", "unroll.shard_id=1"], "not part of this run"),
         (
+            ["--set", "inline_nki_kernel.allocated=true", "--set", "inline_nki_kernel.allocated=none"],
+            "`inline_nki_kernel.allocated` is set twice, to True and to None",
+        ),
+        (
+            ["--set", "translate_nki_ast_to_bir.artefacts=/nonexistent"],
+            "option `artefacts` of pass `translate_nki_ast_to_bir` names no folder: `/nonexistent` does not exist",
+        ),
+        (
             ["--set", "unroll.shard_id=1", "--passes", "inline_nki_kernel,inline_nki_kernel"],
             "has `inline_nki_kernel`\n",
         ),

@@ -140,6 +140,8 @@ def test_options_reach_the_simulator(tmp_path: Path, values: Path, run: Run) -> 
     ("more", "reason"),
     [
         (["--input", "x"], "`x` is no input: write NAME=FILE.npy"),
+        (["--shard-id", "-1"], "`-1` is no shard: it must be at least 0"),
+        (["--shard-id", "x"], "`x` is no shard: it must be at least 0"),
         (["--input", "x=none.npy"], "the input `x` cannot be read from `none.npy`: No such file or directory"),
         (["--input", "z={values}"], "`z` is no location of `sg0000`; inputs: `x`"),
         (["--input", "x={values}", "x={values}"], "the input `x` is given twice"),

@@ -72,6 +72,10 @@ def test_psum_has_banks(main: build.FunctionBuilder, module: build.ModuleBuilder
     assert found["reserved_bytes"] == 0
     assert (found["allocated_bytes"], found["unallocated_bytes"], found["fit"]) == (2048, 2048, "fits")
     assert found["bank_highest_bytes"] == [0, 0, 0, 2048, 0, 0, 0, 0]
+    main.psum("whole", [128, 256], addr=2 * 2048 + 512, bank=2)  # where it is in the partition, not in the bank
+    assert of(main, module)["PSUM"]["bank_highest_bytes"] == [0, 0, 1536, 2048, 0, 0, 0, 0]
+    main.psum("last", [128, 512], addr=7 * 2048, bank=7)
+    assert of(main, module)["PSUM"]["fit"] == "fits"
     main.psum("r", [128, 1024], addr=0, bank=6)  # two banks
     assert of(main, module)["PSUM"]["fit"] == "fits"
     main.psum("s", [128, 1024], addr=0, bank=7)

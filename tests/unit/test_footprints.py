@@ -85,7 +85,7 @@ def test_n04_the_first_partition_follows_from_offset(main: build.FunctionBuilder
                                             "memsetref": "two"}),
         ("no_pattern", lambda t, m: t.access(pattern=[[8, 0]])),
         ("unknown_dtype", lambda t, m: {**t.access(), "dtype": "float5"}),
-        ("no_size", lambda t, m: m.sb("odd", [4, 3], "uint8", addr=0).access(pattern=[[1, 1]], dtype="float32")),
+        ("no_size", lambda t, m: m.sb("small", [4, 3], "uint8", addr=0).access(pattern=[[1, 1]], dtype="float32")),
         ("lanes", lambda t, m: t.access(pattern=[[3, 4], [1, 1]])),
         ("too_large", lambda t, m: t.access(offset=2**62)),
     ],
@@ -101,6 +101,14 @@ def test_what_is_undecided_is_a_row_and_says_why(
     row = one(spoil(tile, main), main, module)
     assert (row["undecided"], row["reason"]) == (True, reason)
     assert row["start_byte"] is row["intervals"] is row["inside"] is row["partitions"] is None
+
+
+def test_a_rest_of_a_partition_holds_no_element(main: build.FunctionBuilder, module: build.ModuleBuilder) -> None:
+    """Of 10 bytes two elements of four bytes are used."""
+    odd = main.sb("odd", [4, 10], "uint8", addr=64)
+    row = one(odd.access(pattern=[[2, 3], [1, 1]], offset=3, dtype="float32"), main, module)
+    assert (row["first_partition"], row["partitions"], row["start_byte"], row["end_byte"]) == (1, 3, 68, 72)
+    assert row["inside"]
 
 
 def test_the_reasons_of_the_test_above_are_all() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arrowir import arrow, edit, schema
+from arrowir import arrow, batches, schema
 from arrowir.diagnostics import COLUMNS, ArrowIRError, Diagnostic, SchemaError
 from arrowir.formats import bir_json, dataset, parquet
 from arrowir.formats import parquet_columns as columns
@@ -81,7 +81,7 @@ def test_f1_documents_come_back_byte_for_byte(path: Path, tmp_path: Path) -> Non
 
 
 def test_f1_many_documents_come_back_from_one_data_set(tmp_path: Path) -> None:
-    ir = edit.concat([bir_json.read_json(path) for path in SAMPLES])
+    ir = batches.concat([bir_json.read_json(path) for path in SAMPLES])
     parquet.write_parquet(ir, tmp_path / "out")
     back = parquet.read_parquet(tmp_path / "out")
     assert [back.to_json(m) for m in range(len(back))] == [ir.to_json(m) for m in range(len(ir))]

@@ -1,12 +1,14 @@
 """What starting costs: small work imports what it needs and no more."""
 
 import gc
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import arrowir as air
 from arrowir.cli import main
 from tests.command_line import ROOT, SCALE_ADD, TINY, environment
 
@@ -83,3 +85,11 @@ def test_help_loads_nothing_that_it_does_not_show() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), cwd=ROOT, check=True
     )
     assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.mark.parametrize(("name", "home"), [("simulate", "running"), ("verify", "checking")])
+def test_packages_that_can_be_called_show_the_signature_of_their_function(name: str, home: str) -> None:
+    package = getattr(air, name)
+    assert inspect.signature(package) == inspect.signature(getattr(package, name))
+    code = f"import arrowir\narrowir.{name}\nassert 'arrowir.{name}.{home}' not in sys.modules"
+    assert loaded(code) == set()

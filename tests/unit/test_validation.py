@@ -14,6 +14,7 @@ from arrowir import build
 from arrowir.diagnostics import CODES
 from arrowir.ir import IR
 from arrowir.passes.base import Pass, Plan
+from arrowir.testing import front_end as workload
 from arrowir.validation import CheckedRunResult
 from tests.command_line import SAMPLES, TINY, Command, put
 
@@ -43,6 +44,45 @@ def spoiled(ir: IR) -> IR:
         pattern_id=np.where(last, pattern, operands["pattern_id"]),
     )
     return ir.replace(operands=changed)
+
+
+def front_end(folder: Path) -> Path:
+    """Write a module that names kernel files, and these."""
+    workload.write(folder)
+    return folder / "sg00/bir.json"
+
+
+class TestKernelFiles:
+    """What a module that names kernel files computes is known once these are brought in: the check begins there."""
+
+    def test_it_is_compared_from_there_on(self, tmp_path: Path) -> None:
+        ir = air.concat([module().ir("first"), air.read(front_end(tmp_path))])
+        result = air.run(ir, check=1)
+        assert result.checks.statuses == {0: "equal", 1: "equal"}
+        assert [m.code for m in result.messages if m.pass_name == "check"] == []
+
+    def test_a_difference_shows(self, tmp_path: Path) -> None:
+        ir = air.concat([module().ir("first"), air.read(front_end(tmp_path))])
+        result = air.run(ir, [*air.passes.default_steps(), (70, spoiled)], check=1, verify="none")
+        assert result.checks.statuses == {0: "equal", 1: "different"}
+
+    def test_where_nothing_brings_them_in_the_note_says_what_does(self, tmp_path: Path) -> None:
+        result = air.run(air.read(front_end(tmp_path)), ["unroll"], check=1)
+        (row,) = result.messages
+        assert row.code == "not_executable"
+        assert "let `translate_nki_ast_to_bir` make a function of the module of it" in row.message
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        path = front_end(tmp_path)
+        (tmp_path / "kernels/add_bias.json").unlink()
+        result = air.run(air.read(path), check=1)
+        assert [m.code for m in result.messages] == ["kernel_file_missing", "not_executable"]
+
+    def test_the_command_does_the_same(self, command: Command, tmp_path: Path) -> None:
+        path = front_end(tmp_path)
+        code, out, _ = command("run", path, "-o", tmp_path / "out", "--check", "1")
+        assert code == 0
+        assert out.splitlines()[1].endswith("equal")
 
 
 class TestPython:

@@ -277,7 +277,8 @@ def _added(ir: IR, made: Table, edges: bridging.Bridged) -> dict[str, Table]:
         text = ir.pools.extras[int(edges.extra[new[number]])] if edges.extra[new[number]] >= 0 else ""
         if extras.PLACEHOLDER in text:
             carrier = int(edges.carrier[new[number]])
-            copied = take_rows(known, mine[bounds[carrier] : bounds[carrier + 1]])
+            first = bounds[carrier]
+            copied = take_rows(known, mine[first : first + text.count(extras.PLACEHOLDER)])
             row = np.full(len(copied), ir.count("dependencies") + number, np.int32)
             tables.append(copied.replace(row=row))
     return added | ({"references": concat_tables(tables)} if tables else {})

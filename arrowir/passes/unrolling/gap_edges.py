@@ -33,6 +33,46 @@ class SourceEdges:
         return SourceEdges(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
+class LoopsAround:
+    """Tells which loops stand around instructions.
+
+    Parameters
+    ----------
+    ir
+        The batch.
+    """
+
+    def __init__(self, ir: IR) -> None:
+        self._block = ir.tables["instructions"]["block_id"]
+        self._owner = ir.tables["blocks"]["instruction_id"]
+
+    def of(self, row: int) -> tuple[int, ...]:
+        """Return the loops around an instruction, outermost first."""
+        found: list[int] = []
+        owner = int(self._owner[self._block[row]])
+        while owner >= 0:
+            found.append(owner)
+            owner = int(self._owner[self._block[owner]])
+        return tuple(reversed(found))
+
+    def shortened(self, text: str, gap: int, on: int) -> str:
+        """Return the text of an unroll edge on a gap as that of one on what the gap depends on.
+
+        An index is for a loop around what the edge is on. Where that stands further out now, the indices of the loops
+        around the gap alone go; where it stands in other loops, what is written stays.
+        """
+        rows = len(self._block)
+        written = extras.items(text)
+        if len(written) < 2 or not written[1].startswith("[") or not (0 <= on < rows and 0 <= gap < rows):
+            return text
+        kind, listed, *rest = written
+        indices, inner, outer = extras.items(listed), self.of(gap), self.of(on)
+        further_out = len(outer) < len(inner) == len(indices) and inner[: len(outer)] == outer
+        if not further_out or any(extras.PLACEHOLDER in item for item in rest):
+            return text
+        return "[" + ",".join((kind, "[" + ",".join(indices[: len(outer)]) + "]", *rest)) + "]"
+
+
 Edge = tuple[int, int, int, int, int, int, bool]
 """Relation, on, edge, name, extra, carrier, joined."""
 
@@ -82,7 +122,7 @@ class _Joins:
     """Joins the edges of one instruction after the other; few instructions have an edge on a loop without trips."""
 
     def __init__(self, ir: IR, edges: SourceEdges, gap: Array) -> None:
-        self.ir, self.edges, self.gap = ir, edges, gap
+        self.ir, self.edges, self.gap, self.around = ir, edges, gap, LoopsAround(ir)
         self._lists: dict[int, list[list[Edge]]] = {}
 
     def lists(self, owner: int) -> list[list[Edge]]:
@@ -140,9 +180,11 @@ class _Joins:
         """Return Y -> X of Y -> gap -> X: the first's kind; plain if both are, else what is not, with its extras."""
         relation, _, kind, _, extra, carrier, joined = edge
         onward, on, _, name, onward_extra, onward_carrier, _ = then
+        pool = self.ir.pools.extras
+        if relation == vocab.RELATION_UNROLL and extra >= 0:
+            extra = pool.intern(self.around.shortened(pool[extra], edge[1], on))
         if relation != vocab.RELATION_PLAIN or onward == vocab.RELATION_PLAIN:
             return relation, on, kind, name, extra, carrier, joined
-        pool = self.ir.pools.extras
         carried = extras.items(pool[onward_extra])[1:] if onward_extra >= 0 else ()
         written = extras.items(pool[extra])[:1] if extra >= 0 else ()
         if carried:
@@ -156,7 +198,7 @@ class _Joins:
         tail = extras.items(self.ir.pools.extras[extra])[1:] if extra >= 0 else ()
         text = ",".join(tail)
         if extras.PLACEHOLDER in text:
-            text = extras.fill(text, self._names(carrier))
+            text = extras.fill(text, self._names(carrier)[: text.count(extras.PLACEHOLDER)])
         return on, name if on < 0 else -1, kind, text
 
     def _names(self, carrier: int) -> list[str]:

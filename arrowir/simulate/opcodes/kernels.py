@@ -18,7 +18,10 @@ from arrowir.store import Array
 
 _ANY = (0, None)
 
-refuse("NKIKLIRKernel", why="its body stands in a file of its own; let the kernel be a function of the module")
+refuse(
+    "NKIKLIRKernel",
+    why="its body stands in a file of its own; let `translate_nki_ast_to_bir` make a function of the module of it",
+)
 
 
 @opcode("BIRKernel", ins=_ANY, outs=_ANY, keys=" ".join(declared_keys("BIRKernel")))

@@ -214,8 +214,9 @@ def _clear(step: Step) -> None:
     memory, bytes_ = access.memory, access.bytes().reshape(-1)
     region = _BANK << power
     program = step.machine.program
-    bank = program.integer("locations", "bank", memory.location) or 0
-    base = (abs(bank) * _BANK + (program.placement(memory.location).addr or 0)) % region
+    bank = abs(program.integer("locations", "bank", memory.location) or 0)
+    addr = program.placement(memory.location).addr or 0
+    base = (addr if addr // _BANK == bank else bank * _BANK + addr) % region  # counted from the bank, or from byte 0
     columns = bytes_ % memory.pitch
     low = (int(columns.min()) + base) // region * region - base
     high = min((int(columns.max()) + base) // region * region + region - base, memory.pitch)

@@ -285,10 +285,12 @@ def test_a_transpose_needs_as_many_partitions() -> None:
 # -- what a start zeroes ----
 
 
-def banks(power: int, offset: int = 0, bank: int = 0, written: bool = True, flag: int = 1) -> Bench:
+def banks(
+    power: int, offset: int = 0, bank: int = 0, written: bool = True, flag: int = 1, addr: int | None = None
+) -> Bench:
     bench = Bench()
     x, w = bench.given("x", np.full((2, 4), 2, f32)), bench.given("w", np.ones((2, 3), f32))
-    tile = bench.function.tensor("tile", "PSUM", (5, 2048), "float32", kind="ExternalOutput", bank=bank)
+    tile = bench.function.tensor("tile", "PSUM", (5, 2048), "float32", kind="ExternalOutput", bank=bank, addr=addr)
     if written:
         bench.content["tile"] = np.full((5, 2048), 7, f32)
     target = tile.access([(2048, 3), (-1, 4)], offset + 2048 + 3)
@@ -315,6 +317,14 @@ def test_several_banks_are_a_choice(power: int, offset: int, bank: int, zeroed: 
     wanted[1:4, zeroed[0] : zeroed[1]] = 0
     wanted[1:4, offset : offset + 4] = 4
     assert np.array_equal(banks(power, offset, bank).run(readings={"psum_zero_region": "banks"})["tile"], wanted)
+
+
+@pytest.mark.parametrize("addr", [0, 2048])
+def test_the_address_counts_from_the_bank_or_lies_in_it(addr: int) -> None:
+    wanted = np.full((5, 2048), 7, f32)
+    wanted[1:4, 512:1536] = 0
+    wanted[1:4, 600:604] = 4
+    assert np.array_equal(banks(1, 600, 1, addr=addr).run(readings={"psum_zero_region": "banks"})["tile"], wanted)
 
 
 def test_what_holds_nothing_else_needs_no_choice() -> None:
