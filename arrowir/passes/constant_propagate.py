@@ -274,8 +274,9 @@ class Propagation:
         Return the locations concerned.
         """
         code, state = self.code, self.state
-        read = ~code.open | (state.readers > 0)
-        read[self.effects.held()] = True
+        closed = ~code.open
+        closed[self.effects.held()] = True
+        read = closed | (state.readers > 0)
         writes = np.flatnonzero(code.writes & state.lives)
         awaited = np.bincount(code.user[writes[read[code.location[writes]]]], minlength=len(code))
         """How many outputs of each instruction somebody reads."""
@@ -286,7 +287,7 @@ class Propagation:
             dead = dead[self.effects.none(dead)]
             touched = distinct(state.remove(dead))
             concerned.append(touched)
-            unread = touched[code.open[touched] & (state.readers[touched] == 0)]
+            unread = touched[~closed[touched] & (state.readers[touched] == 0)]
             order, first = code.by_location
             mention = order[expand(first[unread], first[unread + 1] - first[unread])]
             mention = mention[code.writes[mention] & state.lives[mention] & read[code.location[mention]]]

@@ -346,7 +346,8 @@ class _Function:
         block = {"instructions": rows[at : at + 2], "name": "inner"}
         if opcode == "Strange":  # data: nothing there is a name of code
             kept = ("engine", "ins", "name", "opcode", "outs")
-            block["instructions"] = [{key: row[key] for key in kept if key in row} for row in rows[at : at + 2]]
+            inside = [{key: row[key] for key in kept if key in row} for row in rows[at : at + 2]]
+            block["instructions"] = [row | {"name": f"{row['name']} of nest"} for row in inside]
         rows[at : at + 2] = [
             {"blocks": [block], "engine": "SP", "ins": [], "name": "nest", "opcode": opcode, "outs": [], **axis}
         ]

@@ -94,6 +94,9 @@ def test_c3_what_is_added_to_by_an_instruction_that_stays_is_read(opcode: str, k
     # one with two outputs stays for the other one's sake
     rows = [fill("f", "c"), op("add", opcode, ins=both, outs=[access("c"), access("d")], **keys), copy("r", "d", "y")]
     assert propagate(main(*rows)).status == "unchanged"
+    # so it is when the last one that reads the sum goes
+    rows = [fill("f", "c"), op("add", opcode, ins=both, outs=[access("c")], **keys, **WAITS), copy("r", "c", "d")]
+    assert rows_of(propagate(main(*rows))) == ["f: Memset", f"add: {opcode}"]
     # one that stays for nothing but its sum goes, and then what it added to
     outcome = propagate(main(fill("f", "c"), op("add", opcode, ins=both, outs=[access("c")], **keys), op("n")))
     assert rows_of(outcome) == ["n: NoOp"]
