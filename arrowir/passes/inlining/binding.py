@@ -78,7 +78,7 @@ class Storages:
         self.ir = ir
         owner = ir.tables["locations"]["set_id"]
         self.count = np.bincount(owner, minlength=ir.count("sets")).astype(np.int64)
-        self.first = np.searchsorted(owner, np.arange(ir.count("sets")))
+        self.first = starts(self.count)[:-1]
 
     def of(self, location: Array, set_id: Array) -> Array:
         """Return the storage that a location, or else a set, stands for."""

@@ -7,6 +7,7 @@ runs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from arrowir.ir import IR
 from arrowir.passes.inlining import empty_bodies
 from arrowir.passes.inlining.extended import Extended, stretches
 from arrowir.passes.inlining.kernel_bodies import Bodies
-from arrowir.runs import Runs, expand
+from arrowir.runs import Runs, concat_tables, expand
 from arrowir.store import Array, Table, children, distinct, first_of, starts
 from arrowir_kernels import mark_ends, mark_rows
 
@@ -28,41 +29,36 @@ LAST = np.iinfo(np.int32).max
 
 
 class Dependencies:
-    """The dependency table of a batch and of what is added to it, as one."""
+    """The dependency table of a batch, and behind it rows that are added for edges that are new."""
 
-    def __init__(self, batch: Extended, added: Table) -> None:
-        self._parts = [batch.ir.tables["dependencies"], batch.of("dependencies"), added]
-        self._joined: dict[str, Array] = {}
+    def __init__(self, batch: Extended) -> None:
+        self._batch, self._more = batch, Table.empty("dependencies")
 
     def extend(self, added: Table) -> None:
         """Put rows behind the others."""
-        self._parts.append(added)
-        self._joined.clear()
+        self._more = concat_tables([self._more, added])
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._batch.count("dependencies") + len(self._more)
 
-    def column(self, name: str) -> Array:
-        """Return a column, whose parts are put together when it is wanted."""
-        if name not in self._joined:
-            some = [part[name] for part in self._parts if len(part)]
-            self._joined[name] = some[0] if len(some) == 1 else np.concatenate([self._parts[0][name][:0], *some])
-        return self._joined[name]
+    def pick(self, name: str, rows: Array) -> Array:
+        """Return the cells of a column in some rows, added ones too."""
+        old, begin = self._batch.column("dependencies", name), self._batch.count("dependencies")
+        if not len(self._more):
+            return old[rows]
+        found = self._more[name][np.maximum(rows - begin, 0)]
+        found[rows < begin] = old[rows[rows < begin]]
+        return found
 
-    @property
+    @cached_property
     def instruction_id(self) -> Array:
-        """The instruction that waits, in rising order."""
-        return self.column("instruction_id")
+        """The instruction that waits, in rising order; of the batch's rows."""
+        return self._batch.column("dependencies", "instruction_id")
 
-    @property
+    @cached_property
     def on_instruction_id(self) -> Array:
-        """The instruction that it waits for."""
-        return self.column("on_instruction_id")
-
-    @property
-    def relation(self) -> Array:
-        """Code of the relation."""
-        return self.column("relation")
+        """The instruction that it waits for; of the batch's rows."""
+        return self._batch.column("dependencies", "on_instruction_id")
 
     def of(self, first: Array, count: Array | int = 1) -> tuple[Array, Array]:
         """Return where the edges of runs of instructions begin, and how many there are."""
@@ -229,7 +225,7 @@ def rewrite(
     thin, thin_owner = _thinned(bodies, ends, edges, places)
     parts.append(thin)
     lists = Lists.join(parts)
-    order = np.lexsort((lists.order, edges.relation[lists.source], lists.owner))
+    order = np.lexsort((lists.order, edges.pick("relation", lists.source), lists.owner))
     lists = Lists(*(getattr(lists, n)[order] for n in ("owner", "order", "source", "copy", "on")))
 
     owners = distinct(np.concatenate((lists.owner, touched, thin_owner)))
@@ -237,7 +233,7 @@ def rewrite(
     edit.keep("dependencies", runs)
     edit.settle("dependencies", "instruction_id", new_rows, lists.owner)
     edit.settle("dependencies", "on_instruction_id", new_rows, lists.on)
-    has = _masks(owners, lists.owner, edges.relation[lists.source])
+    has = _masks(owners, lists.owner, edges.pick("relation", lists.source))
     return owners, _had(edit.runs["instructions"], edges, owners), has
 
 
@@ -384,5 +380,5 @@ def _had(instructions: Runs, edges: Dependencies, owners: Array) -> Array:
     first, n = edges.of(instructions.start[run] + owners - instructions.begins[run])
     item = np.repeat(np.arange(len(owners)), n)
     mask = np.zeros(len(owners), np.int64)
-    np.bitwise_or.at(mask, item, 1 << edges.relation[expand(first, n)].astype(np.int64))
+    np.bitwise_or.at(mask, item, 1 << edges.pick("relation", expand(first, n)).astype(np.int64))
     return mask

@@ -79,7 +79,9 @@ class _Made:
         self.around = LoopsAround(edit.ir)
 
     def read(self, source: int, on: int) -> _Edge:
-        relation, name, edge, extra = (int(self.edges.column(c)[source]) for c in ("relation", "name", "edge", "extra"))
+        relation, name, edge, extra = (
+            int(self.edges.pick(c, np.array([source]))[0]) for c in ("relation", "name", "edge", "extra")
+        )
         return _Edge(relation, on, name, edge, extra, source)
 
     def of(self, instruction: int) -> list[_Edge]:

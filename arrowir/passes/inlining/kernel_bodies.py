@@ -8,7 +8,6 @@ import numpy as np
 
 from arrowir import diagnostics as diag
 from arrowir import schema, vocabulary
-from arrowir.derived import take
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.binding import of_kind
@@ -283,6 +282,7 @@ def outputs_not_written(batch: Extended, bodies: Bodies, good: Array) -> list[Di
     written, is_output = np.zeros(batch.count("sets"), bool), np.zeros(batch.count("sets"), bool)
     is_output[target_set] = True
     of_location = batch.column("locations", "set_id")
+    in_output = np.append(is_output[of_location], False)  # the last place is that of absent ones
     nki = batch.column("instructions", "opcode") == vocabulary.OP_NKI_KERNEL
     for table, location, named in (
         ("operands", "location_id", "set_id"),
@@ -296,11 +296,13 @@ def outputs_not_written(batch: Extended, bodies: Bodies, good: Array) -> list[Di
         else:
             counts = (batch.column(table, "direction") == vocabulary.DIRECTION_ARGUMENT) | nki[row]
         rows = np.flatnonzero(counts)
-        target = take(of_location, batch.column(table, location)[rows])
-        without = np.flatnonzero(target < 0)
-        target[without] = batch.column(table, named)[rows[without]]
-        written_one = np.append(is_output, False)[target]
-        rows, target = rows[written_one], target[written_one]
+        at = batch.column(table, location)[rows]
+        by_set, by_location = rows[at < 0], in_output[at]
+        rows, target = rows[by_location], of_location[at[by_location]]
+        if len(by_set):
+            sets_ = batch.column(table, named)[by_set]
+            wanted = np.append(is_output, False)[sets_]
+            rows, target = np.append(rows, by_set[wanted]), np.append(target, sets_[wanted])
         written[target[bodies.of_rows(row[rows]) >= 0]] = True
     functions = ir.tables["functions"]
     found: list[Diagnostic] = []

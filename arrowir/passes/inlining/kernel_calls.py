@@ -60,8 +60,9 @@ def find_sites(ir: IR, active: Array, allocated_key: str, opcode: int = vocabula
     instructions, calls = ir.tables["instructions"], ir.tables["calls"]
     row = np.flatnonzero(instructions["opcode"] == opcode)
     function = ir.array("instructions", "function_id")[row]
-    module = ir.array("instructions", "module_id")[row]
-    mine = (function >= 0) & active[module]
+    row, function = row[function >= 0], function[function >= 0]
+    module = ir.tables["functions"]["module_id"][function]
+    mine = active[module]
     row, function, module = row[mine], function[mine], module[mine]
     if (ir.tables["blocks"]["instruction_id"] >= 0).any():  # else rows stand in program order
         order = np.lexsort((ir.array("instructions", "position")[row], function))

@@ -68,12 +68,13 @@ def splice(todo: Inlining) -> Spliced:
     batch, sites, bodies, body = todo.batch, todo.sites, todo.bodies, todo.body
     ir = batch.ir
     names = picked(ir.tables["instructions"].text(), sites.row)
-    ordered = _ordered_edges(ir, len(names))
-    edges = Dependencies(batch, ordered)
+    edges = Dependencies(batch)
     ends = call_edges.find_ends(batch, bodies, edges)
     calls = call_edges.survey(ir, sites.row, body, ends)
     plan = layout.lay_out(batch, sites.row, bodies, body, calls)
     helpers = layout.helpers(batch, sites.row, names, plan)
+    ordered, first = _ordered_edges(ir, len(names)), len(edges)
+    edges.extend(ordered)
     added = dict(batch.added)
     added["instructions"] = concat_tables([batch.of("instructions"), helpers])
     added["dependencies"] = concat_tables([batch.of("dependencies"), ordered])
@@ -94,7 +95,6 @@ def splice(todo: Inlining) -> Spliced:
     _change_clones(edit, todo)
     edit.begin("operands", "sets", "locations", "registers")
     places = _places(edit, todo, plan, placed)
-    first = len(edges) - len(ordered)
     owners, had, has = call_edges.rewrite(
         edit, bodies, ends, edges, calls, sites.row, places, first + np.arange(len(names))
     )
