@@ -13,7 +13,7 @@ from arrowir.analyse.footprints import has_member
 from arrowir.derived import take
 from arrowir.runs import expand
 from arrowir.store import Array, Table, starts
-from arrowir_kernels import nest_spans
+from arrowir_kernels import nest_spans, reached_over
 
 if TYPE_CHECKING:
     import polars as pl
@@ -170,8 +170,36 @@ def _throughout(ir: "IR") -> "list[tuple[int, Array]]":
 # -- loops ----
 
 
-def loop_spans(ir: "IR") -> tuple[Array, Array, Array]:
-    """Return the loops of a batch as spans of instructions in a count over all functions in turn: first, last, depth.
+@dataclass(frozen=True)
+class Flow:
+    """Where control goes back and where it skips, in a count of the instructions of all functions in turn."""
+
+    start: Array
+    """First instruction of each loop: of an instruction with blocks, that is this one."""
+    end: Array
+    depth: Array
+    idle: Array
+    """Whether a loop may have no trip."""
+    jump: Array
+    """The branches forward, in order."""
+    target: Array
+    """First instruction of the block that each of these leads to."""
+
+    def skipped(self, first: Array, last: Array) -> Array:
+        """Tell whether a branch may go past the first of some instructions, and not past the last one."""
+        ends, order = np.sort(self.target), np.argsort(first, kind="stable")
+        rank = np.empty(len(ends), np.int64)
+        rank[np.argsort(self.target, kind="stable")] = np.arange(len(ends))
+        low, high = (np.searchsorted(ends, at[order], side="right") for at in (first, last))
+        found = np.zeros(len(first), np.int8)
+        reached_over(self.jump, rank, first[order], low, high, np.zeros(len(ends) + 1, np.int64), found)
+        out = np.zeros(len(first), bool)
+        out[order] = found == 1
+        return out
+
+
+def control_flow(ir: "IR") -> Flow:
+    """Return the loops and the branches forward of a batch.
 
     A loop is an instruction with blocks, and a branch to a block that does not stand after it: then the loop goes from
     that block's first instruction to the branch. Of spans that cross the first is made longer, so that it holds the
@@ -194,13 +222,16 @@ def loop_spans(ir: "IR") -> tuple[Array, Array, Array]:
     known = branches["block_id"] >= 0
     begin[known] = first[branches["block_id"][known]]
     back = (begin <= at) & (at >= 0)
+    jumps = np.flatnonzero(known & (begin > at) & (at >= 0))
+    jumps = jumps[np.argsort(at[jumps], kind="stable")]
     start = np.concatenate((place[loops], begin[back]))
+    idle = np.append(ir.tables["instructions"]["opcode"][loops] == vocab.OP_DYNAMIC_FOR_LOOP, begin[back] < 0)
     end = np.concatenate((_last_inside(place, take(owner, block))[loops], at[back]))
     order = np.lexsort((-end, start))
     start, end = start[order], end[order]
     depth = np.empty(len(start), np.int64)
     nest_spans(start, end, np.empty(len(start), np.int64), depth)
-    return start, end, depth
+    return Flow(start, end, depth, idle[order], at[jumps], begin[jumps])
 
 
 def _offsets(ir: "IR", function: Array) -> Array:
@@ -221,15 +252,18 @@ def _last_inside(place: Array, parent: Array) -> Array:
 def _around_loops(ir: "IR", owner: Array, first: Array, last: Array, local: Array) -> tuple[Array, Array, Array]:
     """Extend ranges over loops: to the end of one that they enter, to the beginning of one whose trips hand content on.
 
-    What is first written in a loop was not needed from the trip before.
+    What is first written in a loop was not needed from the trip before, if no trip goes past that write: by a branch
+    over it, or because it stands in an inner loop that may have no trip.
     """
     looped = np.zeros(len(first), bool)
-    start, end, depth = loop_spans(ir)
+    flow = control_flow(ir)
+    start, end, depth = flow.start, flow.end, flow.depth
     if not len(start):
         return first, last, looped
     offset = _offsets(ir, ir.array("instructions", "function_id"))[owner]
     used = np.flatnonzero(last >= 0)
-    low, high, local = first[used] + offset[used], last[used] + offset[used], local[used]
+    low, high = first[used] + offset[used], last[used] + offset[used]
+    local = local[used] & ~flow.skipped(low, high)
     for level in range(int(depth.max()), -1, -1):
         mine = np.flatnonzero(depth == level)
         begins, ends = start[mine], end[mine]
@@ -239,6 +273,7 @@ def _around_loops(ir: "IR", owner: Array, first: Array, last: Array, local: Arra
         for bounds, around, values, moved in ((begins, around_low, low, carried), (ends, around_high, high, entered)):
             values[moved] = bounds[around[moved]]
             looped[used[moved]] = True
+        local &= ~(flow.idle[mine[around_low]] & (around_low >= 0) & (around_low != around_high))
     first[used], last[used] = low - offset[used], high - offset[used]
     return first, last, looped
 
@@ -256,9 +291,10 @@ def live_ranges(ir: "IR") -> "pl.DataFrame":
     """Return from where to where in program order each memory location is live.
 
     A range goes from the first to the last use, both included, in positions (`instructions.position`) of the function.
-    It goes on to the end of a loop that it enters, since the next trip may want the content; where the first use of all
-    stands in a loop and reads, it covers that loop, since the trip before made the content. A branch backwards makes a
-    loop, too. Whether a write is partial is not looked at. An operand that names a set uses all locations of it.
+    It goes on to the end of a loop that it enters, since the next trip may want the content. Where the first use of all
+    stands in a loop and reads, or a trip may leave it out and still get to the last one, the range covers that loop,
+    since the trip before made the content. A branch backwards makes a loop, too. Whether a write is partial is not
+    looked at. An operand that names a set uses all locations of it.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from arrowir_kernels.names import (
     repeated_names,
 )
 from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, map_runs, number_runs, shift_runs
-from arrowir_kernels.spans import nest_spans
+from arrowir_kernels.spans import nest_spans, reached_over
 
 __all__ = [
     "copy_bytes",
@@ -31,6 +31,7 @@ __all__ = [
     "peel",
     "prefix_hits",
     "reach_over",
+    "reached_over",
     "repeated_names",
     "shift_runs",
     "trace_blocks",

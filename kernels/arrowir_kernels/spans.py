@@ -34,3 +34,47 @@ def nest_spans(start: Rows, end: Rows, stack: Rows, depth: Rows) -> None:
         depth[row] = height
         stack[height] = row
         height += 1
+
+
+@kernel
+def reached_over(
+    start: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    first: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    tree: NDArray[np.int64],
+    out: NDArray[np.int8],
+) -> None:
+    """Tell of places whether something begins before them and ends behind them, but not behind a bound.
+
+    Parameters
+    ----------
+    start, rank
+        Where each span begins, rising, and the rank of its end among all ends, from 0.
+    first
+        The places, rising.
+    low, high
+        How many ends are not behind each place, and not behind its bound.
+    tree
+        Zeros, one more than there are spans: a Fenwick tree of the ends met so far.
+    out
+        Filled: 1 where there is such a span.
+    """
+    met, size = 0, len(tree)
+    for k in range(len(first)):
+        while met < len(start) and start[met] < first[k]:
+            at = rank[met] + 1
+            while at < size:
+                tree[at] += 1
+                at += at & -at
+            met += 1
+        count, at = 0, high[k]
+        while at > 0:
+            count += tree[at]
+            at -= at & -at
+        at = low[k]
+        while at > 0:
+            count -= tree[at]
+            at -= at & -at
+        out[k] = count > 0

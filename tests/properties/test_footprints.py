@@ -4,15 +4,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arrowir as air
 from arrowir import build
+from arrowir.analyse import live_ranges
 from arrowir.simulate.dtypes import dtype
 from arrowir.simulate.memory import Access, Memory
 from arrowir.testing import strategies
+from arrowir.testing.executable import document
 from tests.oracle import footprints as oracle
+from tests.simulated import HELD
 from tests.single_pass import read
 
 DTYPES = ("uint8", "bfloat16", "float32", "int64")
@@ -147,3 +151,34 @@ def test_overlaps_are_the_pairs_that_share_a_byte(places: list[dict[str, Any]]) 
         assert both
         assert row["shared_bytes"] == row["end_byte"] - row["start_byte"] > 0
     assert air.overlaps(ir).is_empty()  # nothing uses them
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_ranges_hold_all_that_stands_between_a_write_and_its_reads(part: int) -> None:
+    """What was written last and is read is live at every instruction that is executed between."""
+    reads = 0
+    for seed in range(20 * part, 20 * part + 20):
+        ir = air.run(read(document(seed)), [air.passes.InlineNkiKernel(allocated=None)], verify="none").ir
+        position, used, found = ir.array("instructions", "position"), live_ranges.uses(ir), live_ranges.measure(ir)
+        sets = ir.sets.select("kind", "dtype", "tensor_shape", set_id="id")
+        storage = ir.locations.filter(function_id=0).join(sets, on="set_id")
+        random = np.random.default_rng(seed)
+        inputs = {
+            row["name"]: random.integers(0, 3, row["tensor_shape"]).astype(HELD[row["dtype"]])
+            for row in storage.iter_rows(named=True)
+            if "Input" in row["kind"]
+        }
+        executed = air.simulate(ir, inputs, trace=True).trace["instruction_id"].to_numpy()
+        at = position[executed]
+        written: dict[int, int] = {}
+        for step, instruction in enumerate(executed.tolist()):
+            mine = np.flatnonzero(used.instruction == instruction)
+            mine = mine[np.argsort(used.writes[mine], kind="stable")]  # an instruction reads before it writes
+            for location, writes in zip(used.location[mine].tolist(), used.writes[mine].tolist(), strict=True):
+                if writes:
+                    written[location] = step
+                elif location in written:
+                    reads += 1
+                    between = at[written[location] : step + 1]
+                    assert found.start[location] <= between.min() <= between.max() <= found.end[location], seed
+    assert reads > 500

@@ -185,6 +185,34 @@ def test_loops_that_a_range_enters_are_covered(main: build.FunctionBuilder, modu
     }
 
 
+def test_what_a_trip_may_leave_out_begins_nothing(main: build.FunctionBuilder, module: build.ModuleBuilder) -> None:
+    held, tile, copied = (main.sb(name, [4, 8]) for name in ("held", "tile", "copied"))
+    main.branch("body")  # 0
+    main.block("body")
+    main.compare(main.register("q"), "IS_EQIMM", 0, "past", "into")  # 1
+    main.block("into")
+    main.add("Memset", [], [copied])  # 2
+    main.add("TensorCopy", [copied], [held])  # 3
+    main.branch("past")  # 4
+    main.block("past")
+    main.add("Memset", [], [tile])  # 5
+    main.add("TensorCopy", [held], [tile])  # 6
+    main.compare(main.register("r"), "IS_LTIMM", 3, "body", "end")  # 7
+    main.block("end")
+    main.add("NoOp")
+    assert ranges(module) == {"held": (1, 7, "loop"), "tile": (5, 6, "uses"), "copied": (2, 3, "uses")}
+
+
+def test_an_inner_loop_without_trips_begins_nothing(main: build.FunctionBuilder, module: build.ModuleBuilder) -> None:
+    held, tile = main.sb("held", [4, 8]), main.sb("tile", [4, 8])
+    with main.loop(0, 4):  # 0
+        with main.loop(0, 4, opcode="DynamicForLoop"):  # 1
+            main.add("Memset", [], [tile])  # 2
+            main.add("TensorCopy", [tile], [held])  # 3
+        main.add("TensorCopy", [held], [held])  # 4
+    assert ranges(module) == {"held": (0, 4, "loop"), "tile": (2, 3, "uses")}
+
+
 def test_a_branch_back_is_a_loop(main: build.FunctionBuilder, module: build.ModuleBuilder) -> None:
     held, tile = main.sb("held", [4, 8]), main.sb("tile", [4, 8])
     main.add("Memset", [], [held])

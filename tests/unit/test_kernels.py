@@ -223,6 +223,15 @@ def for_nest_spans(random: Generator) -> Arguments:
     return start[order], end[order], np.zeros(len(start), np.int64), np.full(len(start), -1)
 
 
+def for_reached_over(random: Generator) -> Arguments:
+    start = np.sort(random.integers(0, 30, int(random.integers(1, 12))))
+    end = start + random.integers(1, 12, len(start))
+    first = np.sort(random.integers(0, 30, int(random.integers(1, 12))))
+    low, high = (np.searchsorted(np.sort(end), at, side="right") for at in (first, first + random.integers(0, 9)))
+    rank = np.argsort(np.argsort(end, kind="stable"), kind="stable")
+    return start, rank, first, low, high, np.zeros(len(start) + 1, np.int64), np.zeros(len(first), np.int8)
+
+
 def graph(random: Generator, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the edges of nodes in order of their source: where those of each node start, and their targets."""
     source = np.sort(random.integers(0, nodes, int(random.integers(0, 3 * nodes))))
@@ -270,6 +279,7 @@ TABLES = {
     "peel": (2,),
     "trace_blocks": (5, 6, 7),
     "reach_over": (4, 5, 6, 7),
+    "reached_over": (5,),
 }
 """Arguments that a loop works in, beside the last one, which each fills."""
 
