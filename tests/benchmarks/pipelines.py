@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tests.benchmarks.inputs import anew
-from tests.benchmarks.registry import Case, Inputs, Row
+from tests.benchmarks.registry import Case, Inputs, Peer, Row
 
 if TYPE_CHECKING:
     from arrowir import IR, RunResult
 
 PASSES = (
+    "translate_nki_ast_to_bir",
     "runtime_memory_reservation",
     "inline_nki_kernel",
     "coalesce_multichannel_cc_ops",
@@ -34,7 +35,6 @@ def _step(number: int) -> Callable[[Inputs], Case]:
         from arrowir.passes.pipeline import default_steps
 
         steps = default_steps()
-        assert [step.name for step in steps] == list(PASSES)
         ir = air.read_parquet(inputs.path("prefill_32"))
         if number:
             ir = air.run(ir, steps[:number], verify="none").ir
@@ -49,15 +49,20 @@ def _step(number: int) -> Callable[[Inputs], Case]:
     return set_up
 
 
-def _pipeline(name: str) -> Callable[[Inputs], Case]:
+def _pipeline(name: str, verify: Literal["none", "ends"]) -> Callable[[Inputs], Case]:
     def set_up(inputs: Inputs) -> Case:
         import arrowir as air
 
         ir = air.read_parquet(inputs.path(name))
-        made = air.run(ir).ir
+        made = air.run(ir, verify="none").ir
         facts = {"modules": len(ir), "instructions before": ir.count("instructions")}
         return Case(
-            air.run, made.count("instructions"), "instructions", fresh=partial(anew, ir), check=_check, facts=facts
+            partial(air.run, verify=verify),
+            made.count("instructions"),
+            "instructions",
+            fresh=partial(anew, ir),
+            check=_check,
+            facts=facts,
         )
 
     return set_up
@@ -73,6 +78,18 @@ ROWS = (
         )
         for number, name in enumerate(PASSES, 1)
     ),
-    Row("prefill_32", "the default pipeline: a prefill of 32 layers", _pipeline("prefill_32"), needs=("prefill_32",)),
-    Row("modules_300", "the default pipeline: 300 modules of 3 MB", _pipeline("modules_300"), needs=("modules_300",)),
+    *(
+        row
+        for name, what in (("prefill_32", "a prefill of 32 layers"), ("modules_300", "300 modules of 3 MB"))
+        for row in (
+            Row(name, f"the default pipeline, without the verifier: {what}", _pipeline(name, "none"), needs=(name,)),
+            Row(
+                f"{name}_verified",
+                f"the default pipeline, verified before and after as by default: {what}",
+                _pipeline(name, "ends"),
+                needs=(name,),
+                peers=(Peer(name),),
+            ),
+        )
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import inputs, report, worker
+from tests.benchmarks import inputs, pipelines, report, worker
 from tests.benchmarks.registry import Case, Inputs, Peer, Row, chosen, groups, rows
 from tests.benchmarks.report import Measured
 from tests.benchmarks.runner import main
@@ -211,6 +211,12 @@ def test_passes_do_what_their_rows_say(name: str, tmp_path: Path) -> None:
     for need in ROWS[name].needs:
         inputs.MAKERS[need](given, given.path(need))
     worker.warm_up(ROWS[name].set_up(given))
+
+
+def test_the_steps_of_the_pipeline_have_a_row_each() -> None:
+    from arrowir.passes.pipeline import default_steps
+
+    assert [step.name for step in default_steps()] == list(pipelines.PASSES)
 
 
 def test_a_row_that_fails_is_reported_and_the_others_go_on(
