@@ -110,14 +110,20 @@ def _matmult_kind(members: dict[str, Any]) -> int:
     zeroes = ("ifmap_quant_offset", "weights_quant_offset", "is_transpose")
     if any(members.get(key) not in (None, 0, False) for key in zeroes):
         return NOTHING
-    starts, flag = members.get("start_tensor_calc"), members.get("accumulation_flag")
-    if starts is None:
-        if flag is not None and (not isinstance(flag, int) or isinstance(flag, bool)):
-            return NOTHING
-        starts = None if not flag or flag & 3 == 0 else bool(flag & 1)
-    if starts is True:
+    mode = _product_mode(members)
+    if mode == START:
         return START if members.get("psum_zero_region") in (None, 0) else NOTHING
-    return ACCUMULATE if starts is False else NOTHING
+    return ACCUMULATE if mode == ACCUMULATE else NOTHING
+
+
+def _product_mode(members: dict[str, Any]) -> int | None:
+    """Return whether a product begins a sum, adds to one, or does neither (`NOTHING`); None where that is not known."""
+    starts, flag = members.get("start_tensor_calc"), members.get("accumulation_flag")
+    if starts is not None:
+        return (START if starts else ACCUMULATE) if isinstance(starts, bool) else None
+    if not isinstance(flag, int | None) or isinstance(flag, bool):
+        return None
+    return START if (flag or 0) & 1 else ACCUMULATE if (flag or 0) & 2 else NOTHING
 
 
 def adding(ir: IR, opcode: Array, extra: Array) -> Array:
@@ -130,12 +136,7 @@ def adding(ir: IR, opcode: Array, extra: Array) -> Array:
 
 
 def _product_adds(members: dict[str, Any]) -> int:
-    starts, flag = members.get("start_tensor_calc"), members.get("accumulation_flag")
-    if starts is not None:
-        return int(starts is not True)
-    if not isinstance(flag, int) or isinstance(flag, bool):
-        return int(flag is not None)
-    return int(flag & 3 == 2)
+    return int(_product_mode(members) in (ACCUMULATE, None))
 
 
 def _dma_adds(opcode: str) -> Callable[[dict[str, Any]], int]:

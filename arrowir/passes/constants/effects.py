@@ -39,11 +39,17 @@ class Effects:
         """
         state, code = self.state, self.code
         adds = self._adding[state.form[self._adding] == KEPT]
-        one = np.bincount(code.user[code.writes], minlength=len(code))[adds] == 1
-        stays = adds[~(one & self.named_outputs[adds] & self.none(adds))]
+        if not len(adds):
+            return adds
+        stays = adds[~(self._writes_one[adds] & self.named_outputs[adds] & self.none(adds))]
         staying = np.zeros(len(code), bool)
         staying[stays] = True
         return code.location[code.writes & state.lives & staying[code.user]]
+
+    @cached_property
+    def _writes_one(self) -> Array:
+        """Tell for each instruction whether it writes one location of its function."""
+        return np.bincount(self.code.user[self.code.writes], minlength=len(self.code)) == 1
 
     @cached_property
     def _adding(self) -> Array:
