@@ -265,7 +265,8 @@ class Edit:
         names = [name for name in schema.STORED if name != "references"]
         self.begin(*[name for name in names if name in self._unmade])
         columns: dict[str, dict[str, Array | Strings | None]] = {name: {} for name in names}
-        for begun, work in reversed(self._begun):  # others are at work on the first ones
+        while self._begun:  # the last first: others are at work on the first; what is done holds nothing any more
+            begun, work = self._begun.pop()
             for (name, column), values in zip(begun, work.done(), strict=True):
                 columns[name][column] = values
         made = IR(

@@ -1,6 +1,8 @@
 """Runs and edits, against a twin that goes row by row; choosing and joining modules."""
 
+import gc
 import random
+import weakref
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any
@@ -397,6 +399,19 @@ def test_threads_do_not_matter(threads: int) -> None:
     expected = [contents(random_edit(seed)[3].build()) for seed in range(4)]
     with patch.object(runs, "THREADS", threads), patch.object(runs, "PARALLEL_ROWS", 0):
         assert [contents(random_edit(seed)[3].build()) for seed in range(4)] == expected
+
+
+def test_what_an_edit_made_goes_with_its_result() -> None:
+    edit = random_edit(1)[3]
+    gc.disable()  # columns are large: they may not wait for the collector of cycles
+    try:
+        made = edit.build()
+        column = weakref.ref(made.tables["instructions"]["block_id"])
+        assert column() is not None
+        del edit, made
+        assert column() is None
+    finally:
+        gc.enable()
 
 
 # modules
