@@ -90,7 +90,7 @@ class Edit:
         self.prefixes: dict[str, Strings] = {}
         self.chains: Array | None = None
         self.settled: dict[tuple[str, str], tuple[Array, Array]] = {}
-        self.replaced: dict[tuple[str, str], Array] = {}
+        self.replaced: dict[tuple[str, str], Array | int] = {}
         self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
         self._unmade = set(schema.STORED)
@@ -160,8 +160,8 @@ class Edit:
         """Give the final values of some rows of the new table, where no rule of copies yields them."""
         self.settled[table, column] = rows, values
 
-    def instead(self, table: str, column: str, values: Array) -> None:
-        """Say what clones copy in place of a column of numbers: one value for each old and added row."""
+    def instead(self, table: str, column: str, values: Array | int) -> None:
+        """Say what clones copy in place of a column of numbers: one value for each old and added row, or for all."""
         self.replaced[table, column] = values
 
     def forget(self, table: str, rows: Array) -> None:
@@ -173,6 +173,16 @@ class Edit:
     def rows(self, table: str) -> int:
         """Return the number of old and added rows of a table."""
         return self.ir.count(table) + len(self.added[table])
+
+    def at(self, table: str, column: str, rows: Array) -> Array:
+        """Return the cells of a column of numbers in some old and added rows."""
+        old, new = self.ir.tables[table], self.added[table]
+        added = rows >= len(old)
+        if not added.any():
+            return old.at(column, rows)
+        found = new.at(column, np.where(added, rows - len(old), 0))
+        found[~added] = old.at(column, rows[~added])
+        return found
 
     def follow(self, tables: Iterable[str] = schema.STORED) -> None:
         """Derive the runs of tables whose parents have runs, top down; new rows alone are appended."""
@@ -342,7 +352,7 @@ class Edit:
         if table == "loops":
             return np.concatenate([t["axis"] for t in (self.ir.tables[table], self.added[table])])[rows]
         texts = join_text([t.text() for t in (self.ir.tables[table], self.added[table])])
-        return np.array([self.ir.pools.names.intern(name) for name in texts.take(rows)], np.int32)
+        return self.ir.pools.names.intern_all(texts.take(rows))
 
     def _fills(self, table: str, column: schema.Column) -> bool:
         """Tell whether a column of numbers has anything in it."""
@@ -355,11 +365,7 @@ class Edit:
         return self.places(column.of) if column.kind == "id" and column.of in schema.STORED else None
 
     def _column(self, table: str, column: schema.Column, runs: Runs, out: Array) -> Array:
-        old, new = self.ir.tables[table], self.added[table]
-        first, second, start = old[column.name], new[column.name], runs.start
-        if (instead := self.replaced.get((table, column.name))) is not None:
-            first, second = np.concatenate((first, second)), instead.astype(out.dtype, copy=False)
-            start = start + np.where(runs.copy > 0, len(first), 0)
+        first, second, start = self._sources(table, column, runs)
         if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
             shift_runs(first, second, start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
@@ -375,6 +381,25 @@ class Edit:
             rows, values = self.settled[table, column.name]
             out[rows] = values
         return out
+
+    def _sources(self, table: str, column: schema.Column, runs: Runs) -> tuple[Array, Array, Array]:
+        """Return the two parts that a column of numbers is copied from, and where in them each run begins.
+
+        Cells that are all alike, absent ones or a number in their place, are one run, as long as the longest.
+        """
+        old, new = self.ir.tables[table], self.added[table]
+        start = runs.start
+        longest, dtype = int(runs.length.max(initial=0)), schema.DTYPES[column.kind]
+        if old.has(column.name) or new.has(column.name):
+            first, second = old[column.name], new[column.name]
+        else:
+            first, second, start = np.full(longest, schema.NULLS[column.kind], dtype), np.empty(0, dtype), start * 0
+        if (instead := self.replaced.get((table, column.name))) is None:
+            return first, second, start
+        first = np.concatenate((first, second))
+        if isinstance(instead, int):
+            return first, np.full(longest, instead, dtype), np.where(runs.copy > 0, len(first), start)
+        return first, instead.astype(dtype, copy=False), np.where(runs.copy > 0, len(first) + runs.start, start)
 
     def _text_piece(self, table: str, column: schema.Column, runs: Runs) -> "list[_Piece]":
         """Return the piece of work for a text column, or none where it is absent everywhere."""
@@ -403,8 +428,8 @@ class Edit:
             return (kept if kept.offsets[-1] or more.offsets[-1] else None), more, runs
         kept = join_text([kept, more])
         names = join_text([t.text("name") for t in (old, new)])
-        known = np.flatnonzero(np.diff(kept.offsets))  # unrolled ones, whose name in the kernel is another
-        if len(known):
+        if kept.offsets[-1]:  # unrolled ones, whose name in the kernel is another
+            known = np.flatnonzero(np.diff(kept.offsets))
             names = put(names, known, picked(kept, known))
         gone = self.forgotten.get(table, ())
         if len(gone):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arrowir import schema
+from arrowir_kernels import select_pointing
 
 Array = NDArray[Any]
 Ids = NDArray[np.int32]
@@ -56,6 +57,9 @@ class Strings:
     def tolist(self) -> list[str]:
         """Decode to Python strings."""
         data, ends = self.data.tobytes(), self.offsets.tolist()
+        if data.isascii():
+            text = data.decode()
+            return [text[a:b] for a, b in pairwise(ends)]
         return [data[a:b].decode() for a, b in pairwise(ends)]
 
 
@@ -93,6 +97,16 @@ class Pool:
                     self.texts.append(text)
                     self._index[text] = number
         return number
+
+    def intern_all(self, texts: Iterable[str]) -> Ids:
+        """Return the ids of texts, which are added where they are new."""
+        texts, known = list(texts), self._index
+        with self._lock:
+            new = [text for text in dict.fromkeys(texts) if text not in known]
+            first = len(self.texts)
+            self.texts += new  # before the index: an id that is known has its text
+            known.update(zip(new, range(first, len(self.texts)), strict=True))
+        return np.array([known[text] for text in texts], np.int32)
 
     def map(self, ids: Ids, change: Callable[[str], str], *, name: object = None) -> Ids:
         """Replace texts: `change` is called once for each distinct id, -1 stays.
@@ -197,6 +211,29 @@ class Table:
         assert not isinstance(column, Strings), name
         return column
 
+    def at(self, name: str, rows: Array) -> Array:
+        """Return the cells of a column of numbers in some rows; none is made for the others where all are absent."""
+        column = self.columns[name]
+        if column is None:
+            kind = self.schema.column(name).kind
+            return np.full(len(rows), schema.NULLS[kind], schema.DTYPES[kind])
+        assert not isinstance(column, Strings), name
+        return column[rows]
+
+    def holding(self, name: str, values: Iterable[int]) -> NDArray[np.int64]:
+        """Return the rows whose cell in a column of numbers is one of a few values.
+
+        Examples
+        --------
+        >>> Table.of("branches", 4, slot=np.array([0, 2, 1, 0])).holding("slot", (0, 1))
+        array([0, 2, 3])
+        """
+        column, mask = self.columns[name], np.zeros(self.length, bool)
+        if column is not None:
+            for value in values:
+                mask |= column == value
+        return np.flatnonzero(mask)
+
     def has(self, name: str) -> bool:
         """Tell whether a column has an array, so that cells may be present."""
         return self.columns[name] is not None
@@ -269,6 +306,18 @@ def children(keys: Array, rows: Array, count: "Array | int" = 1) -> tuple[NDArra
     """
     first = first_of(keys, rows)
     return first, first_of(keys, rows + count) - first
+
+
+def pointing(keys: Ids, marked: Array) -> NDArray[np.int64]:
+    """Return the rows whose key points at a marked row; -1 points at none.
+
+    Examples
+    --------
+    >>> pointing(np.array([1, -1, 0, 1], np.int32), np.array([False, True]))
+    array([0, 3])
+    """
+    rows = np.empty(len(keys), np.int64)
+    return rows[: select_pointing(keys, marked, rows)]
 
 
 def no_rows(column: schema.Column) -> Array | Strings:

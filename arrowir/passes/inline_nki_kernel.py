@@ -23,6 +23,7 @@ from arrowir.ir import IR
 from arrowir.passes.base import CHANGED, FAILED, MAX_INSTRUCTIONS, UNCHANGED, Pass, Plan
 from arrowir.passes.inlining.binding import bind, check_memory
 from arrowir.passes.inlining.canonical import canonicalise
+from arrowir.passes.inlining.closing import shape
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_bodies import outputs_not_written
 from arrowir.passes.inlining.kernel_calls import BODY, choose, find_cycles, find_sites, places_of_checks, removable
@@ -83,12 +84,13 @@ class InlineNkiKernel(Pass):
             self.log.info(note.message)
         find_cycles(ir, found, errors)
         loops = all_loops(ir, self.shard_id)
-        check_size(ir, choice.sites, loops, self.max_instructions, errors)
+        blocks = shape(ir)
+        check_size(ir, choice.sites, loops, blocks, self.max_instructions, errors)
         memory, body_order = places_of_checks(ir, choice.sites)
         binding = bind(ir, choice.sites, choice.status, memory, errors)
         good = ~errors.failed_before(BODY)[choice.sites.module]
         sites, binding, memory = choice.sites.pick(good), binding.pick(good), (memory[0][good], memory[1][good])
-        canonical = canonicalise(ir, sites, binding, loops, body_order, errors, self.assume_finite)
+        canonical = canonicalise(ir, sites, binding, loops, blocks, body_order, errors, self.assume_finite)
         batch, bodies = canonical.batch, canonical.bodies
         check_memory(batch, bodies, sites, np.searchsorted(bodies.callee, sites.callee), binding.base, memory, errors)
 

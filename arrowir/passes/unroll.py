@@ -16,7 +16,7 @@ from arrowir.passes.unrolling.cutting import Cut
 from arrowir.passes.unrolling.edges import TooManyEdges, UnrolledEdges
 from arrowir.passes.unrolling.faults import Fault, Faults
 from arrowir.passes.unrolling.iterations import Iterations
-from arrowir.passes.unrolling.loops import STRUCTURED, Loops, of_each
+from arrowir.passes.unrolling.loops import Loops, of_each, rows_of
 from arrowir.passes.unrolling.lowering import Lowering
 from arrowir.passes.unrolling.tables import UnrolledTables, without_need_unroll
 from arrowir.passes.unrolling.text import GENERIC, SYMBOLIC, UnrolledText
@@ -85,7 +85,7 @@ class Unroll(Pass):
 
     def _too_large(self, ir: IR, active: Array, loops: Loops, wanted: Array) -> dict[int, Diagnostic]:
         """Return the modules that would become too large (rule O6): that is known before anything is made."""
-        rows = np.where(wanted, loops.function_rows(), _rows(ir))
+        rows = np.where(wanted, loops.function_rows(), loops.rows_now())
         total = np.zeros(len(ir), rows.dtype)
         np.add.at(total, ir.tables["functions"]["module_id"], rows)
         limit = self.max_instructions
@@ -225,38 +225,25 @@ def needs_unroll(ir: IR, loops: Loops | None = None) -> Array:
 
 def unroll_needs(ir: IR, loops: Loops | None = None) -> tuple[Array, Array]:
     """Return for each function whether there is work to do, and whether the work changes the document."""
-    instructions, operands, texts = ir.tables["instructions"], ir.tables["operands"], ir.pools.extras.texts
-    rows = len(instructions)
-    loops = loops or all_loops(ir)
-    looked_at = loops.looked_at[loops.block] if rows else np.zeros(0, bool)
-    work, changes = np.zeros(rows, bool), np.zeros(rows, bool)
-    opcode = loops.opcode
-    changes |= np.isin(opcode, STRUCTURED)
-    changes |= symbolic.of_layouts(
-        ir.pools, instructions["layout"], lambda t: layouts.source(t, "loopnest") is not None
-    )
-    if instructions.has("extra"):
-        kind = of_each(instructions["extra"], len(texts), lambda i: _instruction_needs(texts[i]))
-        work |= kind > 0
-        changes |= kind == 2
-    if len(operands):
-        symbolic_kind = np.flatnonzero(np.isin(operands["kind"], (*SYMBOLIC, vocab.OPERAND_SYMBOLIC_IMM_VALUE)))
-        owner, text = operands["instruction_id"][symbolic_kind], operands["extra"][symbolic_kind]
-        work[owner] = True
-        stays = np.isin(opcode[owner], GENERIC) & np.isin(operands["kind"][symbolic_kind], SYMBOLIC)
-        stays[stays] = of_each(text[stays], len(texts), lambda i: _operand_stays(texts[i])) > 0
-        changes[owner[~stays]] = True
-    dependencies = ir.tables["dependencies"]
-    if len(dependencies):
-        indexed = np.flatnonzero(dependencies["relation"] == vocab.RELATION_UNROLL)
-        work[dependencies["instruction_id"][indexed]] = True
-        changes[dependencies["instruction_id"][indexed[dependencies["on_instruction_id"][indexed] >= 0]]] = True
-    work |= changes
+    instructions, operands, dependencies = (ir.tables[t] for t in ("instructions", "operands", "dependencies"))
+    loops, texts = loops or all_loops(ir), ir.pools.extras.texts
+    pool = ir.pools.layouts.texts
+    nests = rows_of(instructions["layout"], len(pool), lambda i: layouts.source(pool[i], "loopnest") is not None)
+    told = rows_of(instructions["extra"], len(texts), lambda i: _instruction_needs(texts[i]))
+    kind = of_each(instructions.at("extra", told), len(texts), lambda i: _instruction_needs(texts[i]))
+    symbolic_ones = operands.holding("kind", (*SYMBOLIC, vocab.OPERAND_SYMBOLIC_IMM_VALUE))
+    owner, text = operands.at("instruction_id", symbolic_ones), operands.at("extra", symbolic_ones)
+    stays = np.isin(loops.opcode[owner], GENERIC) & np.isin(operands.at("kind", symbolic_ones), SYMBOLIC)
+    stays[stays] = of_each(text[stays], len(texts), lambda i: _operand_stays(texts[i])) > 0
+    indexed = dependencies.holding("relation", [vocab.RELATION_UNROLL])
+    waits, on = dependencies.at("instruction_id", indexed), dependencies.at("on_instruction_id", indexed)
+    changes = np.concatenate((loops.rows, nests, told[kind == 2], owner[~stays], waits[on >= 0]))
+    work = np.concatenate((changes, told, owner, waits))
     function = ir.array("instructions", "function_id")
-    found = []
-    for mask in (work, changes):
+    found: list[Array] = []
+    for rows in (work, changes):
         of_function = np.zeros(ir.count("functions"), bool)
-        of_function[function[mask & looked_at]] = True
+        of_function[function[rows[loops.looked_at[loops.block[rows]]]]] = True
         found.append(of_function)
     attributes = of_each(
         ir.tables["functions"]["attributes"], len(texts), lambda i: without_need_unroll(texts[i]) != texts[i]
@@ -275,12 +262,6 @@ def _instruction_needs(text: str) -> int:
 def _operand_stays(text: str) -> bool:
     """Tell whether a symbolic operand of a generic access stays as it is."""
     return symbolic.is_generic(text) and not symbolic.generic_template(text).changed
-
-
-def _rows(ir: IR) -> Array:
-    """Return how many instructions each function has."""
-    function = ir.array("instructions", "function_id")
-    return np.bincount(function[function >= 0], minlength=ir.count("functions"))
 
 
 def _loops_of(loops: Loops, functions: Array) -> Loops:

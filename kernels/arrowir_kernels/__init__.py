@@ -1,6 +1,6 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.edges import count_uses, mark_differing, mark_ends, mark_rows, reach_over
+from arrowir_kernels.edges import count_uses, mark_differing, mark_ends, mark_rows, reach_over, select_pointing
 from arrowir_kernels.flow import peel, trace_blocks
 from arrowir_kernels.names import (
     fill_names,
@@ -33,6 +33,7 @@ __all__ = [
     "reach_over",
     "reached_over",
     "repeated_names",
+    "select_pointing",
     "shift_runs",
     "trace_blocks",
 ]

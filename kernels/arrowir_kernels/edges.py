@@ -26,6 +26,32 @@ def mark_rows(keys: NDArray[np.int32], out: NDArray[np.bool_]) -> None:
 
 
 @kernel
+def select_pointing(keys: NDArray[np.int32], marked: NDArray[np.bool_], out: Rows) -> int:
+    """Select the rows whose key points at a marked row.
+
+    Parameters
+    ----------
+    keys
+        Rows; negative ones are absent.
+    marked
+        One item for each row that keys can point at.
+    out
+        Filled from its beginning; as long as `keys`.
+
+    Returns
+    -------
+    int
+        The number of rows selected.
+    """
+    count = 0
+    for row in range(len(keys)):
+        key = keys[row]
+        out[count] = row  # overwritten by the next one, unless it counts
+        count += key >= 0 and marked[key]
+    return count
+
+
+@kernel
 def count_uses(target: NDArray[np.int32], role: NDArray[np.int16], writing: int, reads: Rows, writes: Rows) -> None:
     """Count how often operands read and write each of their targets.
 
@@ -102,16 +128,18 @@ def mark_ends(
         Set to 1, per edge of the table: those of an instruction that stays on one that is dropped.
     """
     for body in range(len(start)):
+        begin, stay, count = start[body], kept[body], rows[body]
+        waits_here, waited_here = waits[base[body] : base[body] + count], waited[base[body] : base[body] + count]
         for edge in range(first[body], first[body] + edges[body]):
-            x, y = waiting[edge] - start[body], on[edge] - start[body]
-            if x >= kept[body]:
+            x, y = waiting[edge] - begin, on[edge] - begin
+            if x >= stay:
                 continue
-            if y >= kept[body] and y < rows[body]:
+            if stay <= y < count:
                 lost[edge] = 1
                 continue
-            waits[base[body] + x] = 1
-            if 0 <= y < rows[body] and y != x:
-                waited[base[body] + y] = 1
+            waits_here[x] = 1
+            if 0 <= y < count and y != x:
+                waited_here[y] = 1
 
 
 @kernel

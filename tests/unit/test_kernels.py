@@ -146,6 +146,11 @@ def for_mark_rows(random: Generator) -> Arguments:
     return keys(random, 20), np.zeros(50, bool)
 
 
+def for_select_pointing(random: Generator) -> Arguments:
+    target = keys(random, 20)
+    return target, random.random(50) < 0.5, np.full(len(target), -1, np.int64)
+
+
 def for_count_uses(random: Generator) -> Arguments:
     target = keys(random, 20)
     return target, random.integers(0, 3, len(target)).astype(np.int16), 2, np.zeros(50, np.int64), np.ones(50, np.int64)

@@ -222,7 +222,7 @@ def suspects(ir: IR, functions: Array) -> Array:
     Those with an Internal location that is written and never read, or written once, by a Memset; and those with outputs
     that name sets alone.
     """
-    operands, opcode = ir.tables["operands"], ir.tables["instructions"]["opcode"]
+    operands, instructions = ir.tables["operands"], ir.tables["instructions"]
     location, role = operands["location_id"], operands["role"]
     found = np.zeros(len(functions) + 1, bool)
     if not len(location) or not functions.any():
@@ -237,10 +237,11 @@ def suspects(ir: IR, functions: Array) -> Array:
     internal = (ir.tables["sets"]["kind"] == vocab.KIND_INTERNAL)[ir.tables["locations"]["set_id"]]
     writes[~internal] = 0
     found[of_location[(writes > 0) & (reads == 0)]] = True
-    memsets = expand(*children(operands["instruction_id"], np.flatnonzero(opcode == vocab.OP_MEMSET)))
+    memsets = expand(*children(operands["instruction_id"], instructions.holding("opcode", [vocab.OP_MEMSET])))
     filled = location[memsets[(role[memsets] == vocab.ROLE_OUT) & (location[memsets] >= 0)]]
     found[of_location[filled[writes[filled] == 1]]] = True
     if operands.present("set_id"):
-        sets = operands["set_id"][(location < 0) & (role == vocab.ROLE_OUT)]
+        rows = np.flatnonzero(location < 0)
+        sets = operands.at("set_id", rows[role[rows] == vocab.ROLE_OUT])
         found[ir.array("sets", "function_id")[sets[sets >= 0]]] = True
     return found[:-1] & functions

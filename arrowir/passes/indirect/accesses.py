@@ -30,7 +30,7 @@ _SYMBOLIC = (vocab.OPERAND_SYMBOLIC_AP, vocab.OPERAND_SYMBOLIC_PWAP)
 def generic_rows(ir: IR, functions: Array | None = None) -> Array:
     """Return the generic indirect accesses of some functions (a mask), of all by default."""
     instructions = ir.tables["instructions"]
-    row = np.flatnonzero(np.isin(instructions["opcode"], GENERIC))
+    row = instructions.holding("opcode", GENERIC)
     function = ir.array("instructions", "function_id")[row]
     wanted = function >= 0
     if functions is not None:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import exact, vocabulary
-from arrowir.derived import first_of_run
+from arrowir.derived import first_of_run, zeroed
 from arrowir.diagnostics import Diagnostic
 from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import ARGUMENTS, Sites, about
 from arrowir.runs import expand
-from arrowir.schema import NULL_INT
 from arrowir.store import Array, children, starts
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ class _Fail:
 
 def has_sync(ir: IR, sites: Sites) -> Array:
     """Tell which call-sites have a `sync_info` that is more than `{}` (rule N14)."""
-    layout = ir.tables["instructions"]["sync_layout"][sites.row]
+    layout = ir.tables["instructions"].at("sync_layout", sites.row)
     empty = ir.pools.layouts.find("[]")
     return (layout >= 0) & (layout != empty)
 
@@ -280,12 +279,12 @@ def operands_of(ir: IR, sites: Sites, storages: Storages) -> Operands:
     table = ir.tables["operands"]
     first, count = children(table["instruction_id"], sites.row)
     row, site = expand(first, count), np.repeat(np.arange(len(sites)), count)
-    role = table["role"][row]
+    role = table.at("role", row)
     place = np.arange(len(row)) - first_of_run(site * 4 + role)
-    location, set_id = table["location_id"][row], table["set_id"][row]
-    unresolved = table["name"][row] >= 0
+    location, set_id = table.at("location_id", row), table.at("set_id", row)
+    unresolved = table.at("name", row) >= 0
     storage = np.where(unresolved, NOTHING, storages.of(location, set_id))
-    named = (location >= 0) | unresolved | (set_id >= 0) | (table["set_name"][row] >= 0)
+    named = (location >= 0) | unresolved | (set_id >= 0) | (table.at("set_name", row) >= 0)
     return Operands(site, row, role, place, named, storage)
 
 
@@ -380,7 +379,6 @@ def _sb_base(
 ) -> Array:
     """Return the base of SB addresses: the scratchpad's, else the first SB output's, else 0 (rule N7)."""
     locations = ir.tables["locations"]
-    addr = np.where(locations["addr"] == NULL_INT, 0, locations["addr"])
     pad = np.full(len(sites), NOTHING, np.int64)
     at = np.flatnonzero(
         (operands.role == vocabulary.ROLE_OUT)
@@ -399,21 +397,19 @@ def _sb_base(
     is_sb[is_sb] = locations["type"][operands.storage[is_sb]] == vocabulary.MEM_SB
     at = at[is_sb[at]]
     pad[operands.site[at]] = operands.storage[at]
-    base_partition = np.where(pad >= 0, locations["base"][np.maximum(pad, 0)] if len(locations) else 0, 0)
-    moved = np.flatnonzero((base_partition != 0) & (base_partition != NULL_INT))
+    padded = np.flatnonzero(pad >= 0)
+    moved = padded[zeroed(locations.at("base", pad[padded])) != 0]
     names = locations.text()
     fail.where(
         1,
         moved,
         "scratchpad_base",
-        lambda s: f"scratchpad `{names[pad[s]]}` begins at partition {base_partition[s]}, not 0",
+        lambda s: f"scratchpad `{names[pad[s]]}` begins at partition {locations['base'][pad[s]]}, not 0",
         memory=True,
     )
-    unallocated = (
-        np.flatnonzero((pad >= 0) & (locations["allocated"][np.maximum(pad, 0)] != 1)) if len(locations) else pad[:0]
-    )
+    unallocated = padded[locations.at("allocated", pad[padded]) != 1]
     uses_sb = np.zeros(ir.count("functions"), bool)
-    uses_sb[ir.array("locations", "function_id")[locations["type"] == vocabulary.MEM_SB]] = True
+    uses_sb[ir.array("locations", "function_id")[locations.holding("type", [vocabulary.MEM_SB])]] = True
     needs = (status == 1) & uses_sb[sites.callee]
     fail.where(
         2,
@@ -427,8 +423,11 @@ def _sb_base(
     first = np.flatnonzero(is_sb & (operands.role == vocabulary.ROLE_OUT))[::-1]
     chosen = np.full(len(sites), NOTHING, np.int64)
     chosen[operands.site[first]] = operands.storage[first]
-    chosen = np.where(pad >= 0, pad, chosen)
-    return np.where(chosen >= 0, addr[np.maximum(chosen, 0)] if len(addr) else 0, 0)
+    chosen[padded] = pad[padded]
+    base = np.zeros(len(sites), np.int64)
+    found = np.flatnonzero(chosen >= 0)
+    base[found] = zeroed(locations.at("addr", chosen[found]))
+    return base
 
 
 def check_memory(
@@ -444,7 +443,7 @@ def check_memory(
     kind = batch.column("sets", "kind")[batch.column("locations", "set_id")[row]]
     mine = (batch.column("locations", "type")[row] == vocabulary.MEM_SB) & ~is_parameter(kind)
     row, owner = row[mine], owner[mine]
-    addr, size = _zero(batch.column("locations", "addr")[row]), _zero(batch.column("locations", "bytes")[row])
+    addr, size = zeroed(batch.column("locations", "addr")[row]), zeroed(batch.column("locations", "bytes")[row])
     ends = exact.total(addr, size)
     highest, has = np.zeros(len(count), ends.dtype), np.zeros(len(count), bool)
     begins = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -479,7 +478,3 @@ def check_memory(
         return about(ir, sites, s, "sb_overflow", text, location=name, location_id=known)
 
     errors.add(memory[0][over], 3, over, sites.module[over], message, memory[1][over])
-
-
-def _zero(values: Array) -> Array:
-    return np.where(values == NULL_INT, 0, values)

@@ -14,10 +14,10 @@ import numpy as np
 from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.inlining import empty_bodies
-from arrowir.passes.inlining.extended import Extended, stretches
+from arrowir.passes.inlining.extended import Extended
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, concat_tables, expand
-from arrowir.store import Array, Table, children, distinct, first_of, starts
+from arrowir.store import Array, Table, children, distinct, first_of, pointing, starts
 from arrowir_kernels import mark_ends, mark_rows
 
 MANY = 8
@@ -33,6 +33,7 @@ class Dependencies:
 
     def __init__(self, batch: Extended) -> None:
         self._batch, self._more = batch, Table.empty("dependencies")
+        self.instructions = batch.count("instructions")
 
     def extend(self, added: Table) -> None:
         """Put rows behind the others."""
@@ -206,7 +207,7 @@ def rewrite(
     """
     sites = np.arange(len(rows))
     body = places.body
-    waiting, touched = _of_callers(edges, _callers(edit.ir, rows), places)
+    waiting, touched = _of_callers(edges, rows, places)
     inherited = _inherited(ends, edges, rows, calls, places)
     lists = _reach(Lists.join([waiting, inherited]), ends, edges, rows, calls, places, edit)
 
@@ -237,19 +238,12 @@ def rewrite(
     return owners, _had(edit.runs["instructions"], edges, owners), has
 
 
-def _of_callers(edges: Dependencies, callers: Array, places: Places) -> tuple[Lists, Array]:
-    """Return all edges of the callers' instructions that depend on a call-site, as they are (with old rows in `on`).
-
-    `callers` masks the instructions of the functions that have call-sites.
-    """
-    old = len(places.site)
-    rows = stretches((places.own >= 0) & callers)
-    first, number = edges.of(rows.start, rows.length)
-    edge = expand(first, number)
-    on = edges.on_instruction_id[edge]
-    hit = edge[(on >= 0) & (on < old)]
-    hit = hit[places.site[edges.on_instruction_id[hit]] >= 0]
-    owner = distinct(edges.instruction_id[hit])
+def _of_callers(edges: Dependencies, rows: Array, places: Places) -> tuple[Lists, Array]:
+    """Return all edges of the callers' instructions that depend on a call-site, as they are (with old rows in `on`)."""
+    called = np.zeros(edges.instructions, bool)
+    called[rows] = True
+    owner = distinct(edges.instruction_id[pointing(edges.on_instruction_id, called)])
+    owner = owner[places.own[owner] >= 0]
     first, number = edges.of(owner)
     row = expand(first, number)
     lists = Lists(
@@ -260,14 +254,6 @@ def _of_callers(edges: Dependencies, callers: Array, places: Places) -> tuple[Li
         edges.on_instruction_id[row].astype(np.int64),
     )
     return lists, places.own[owner].astype(np.int64)
-
-
-def _callers(ir: IR, rows: Array) -> Array:
-    """Return a mask of the instructions of the functions that some instructions stand in."""
-    function = ir.array("instructions", "function_id")
-    mask = np.zeros(ir.count("functions") + 1, bool)
-    mask[function[rows]] = True
-    return mask[function]
 
 
 def _inherited(ends: Ends, edges: Dependencies, rows: Array, calls: CallEdges, places: Places) -> Lists:

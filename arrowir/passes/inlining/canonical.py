@@ -15,7 +15,7 @@ from arrowir.edit import Edit
 from arrowir.ir import IR
 from arrowir.passes.constant_propagate import needs_propagation, propagate
 from arrowir.passes.inlining.binding import Binding
-from arrowir.passes.inlining.closing import close, shape
+from arrowir.passes.inlining.closing import Shape, close, shape
 from arrowir.passes.inlining.extended import STORAGE, Extended, kept_blocks, stretches
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_bodies import Bodies, BodyErrors, chains_in
@@ -42,6 +42,7 @@ def canonicalise(
     sites: Sites,
     binding: Binding,
     loops: Loops,
+    found: Shape,
     order: Array,
     errors: FirstErrors,
     assume_finite: bool = False,
@@ -56,6 +57,8 @@ def canonicalise(
         Call-sites of ordinary functions and of kernels, and what their parameters are bound to.
     loops
         The loops of all functions, and the value of shard ids while kernels are unrolled.
+    found
+        How functions are made of blocks.
     order
         Place of each function's own errors in the order of checks.
     errors
@@ -64,7 +67,6 @@ def canonicalise(
         Whether there is neither NaN nor infinity in kernels (rule C2).
     """
     callees = np.unique(sites.callee)
-    found = shape(ir)
     bodies = Bodies.of(ir, callees, found)
     work = needs_unroll(ir, loops) | needs_lowering(ir) | found.split
     work[sites.function] = True

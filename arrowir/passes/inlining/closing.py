@@ -48,9 +48,10 @@ def shape(ir: IR) -> Shape:
     target = branches["block_id"]
     target = target[target >= 0]
     own_entry[blocks["function_id"][target[is_entry[target]]]] = True
-    at = np.flatnonzero(instructions["opcode"] == vocabulary.OP_RETURN)
+    at = instructions.holding("opcode", [vocabulary.OP_RETURN])
     block = instructions["block_id"][at]
-    early = np.append(instructions["block_id"], -1)[at + 1] == block
+    behind = at + 1 < len(instructions)
+    early = behind & (instructions.at("block_id", at + behind) == block)
     split = (count > 1) | own_entry
     split[owner[block[early & (owner[block] >= 0)]]] = True
     return Shape(first, count, split, own_entry)

@@ -15,7 +15,7 @@ from arrowir.passes.inlining.closing import Shape
 from arrowir.passes.inlining.extended import Extended
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import BODY
-from arrowir.store import Array, children
+from arrowir.store import Array, children, pointing
 
 
 @dataclass
@@ -282,28 +282,25 @@ def outputs_not_written(batch: Extended, bodies: Bodies, good: Array) -> list[Di
     written, is_output = np.zeros(batch.count("sets"), bool), np.zeros(batch.count("sets"), bool)
     is_output[target_set] = True
     of_location = batch.column("locations", "set_id")
-    in_output = np.append(is_output[of_location], False)  # the last place is that of absent ones
-    nki = batch.column("instructions", "opcode") == vocabulary.OP_NKI_KERNEL
+    in_output = is_output[of_location]
     for table, location, named in (
         ("operands", "location_id", "set_id"),
         ("call_arguments", "actual_location_id", "actual_set_id"),
     ):
         if not batch.count(table):
             continue
-        row = batch.column(table, "instruction_id")
+        row, at = batch.column(table, "instruction_id"), batch.column(table, location)
+        by_location, by_set = pointing(at, in_output), np.flatnonzero(at < 0)
+        sets_ = batch.column(table, named)
+        by_set = by_set[pointing(sets_[by_set], is_output)]
+        rows = np.append(by_location, by_set)
+        target = np.append(of_location[at[by_location]], sets_[by_set])
         if table == "operands":
-            counts = batch.column(table, "role") == vocabulary.ROLE_OUT
+            writes = batch.column(table, "role")[rows] == vocabulary.ROLE_OUT
         else:
-            counts = (batch.column(table, "direction") == vocabulary.DIRECTION_ARGUMENT) | nki[row]
-        rows = np.flatnonzero(counts)
-        at = batch.column(table, location)[rows]
-        by_set, by_location = rows[at < 0], in_output[at]
-        rows, target = rows[by_location], of_location[at[by_location]]
-        if len(by_set):
-            sets_ = batch.column(table, named)[by_set]
-            wanted = np.append(is_output, False)[sets_]
-            rows, target = np.append(rows, by_set[wanted]), np.append(target, sets_[wanted])
-        written[target[bodies.of_rows(row[rows]) >= 0]] = True
+            writes = batch.column(table, "direction")[rows] == vocabulary.DIRECTION_ARGUMENT
+            writes |= batch.column("instructions", "opcode")[row[rows]] == vocabulary.OP_NKI_KERNEL
+        written[target[writes & (bodies.of_rows(row[rows]) >= 0)]] = True
     functions = ir.tables["functions"]
     found: list[Diagnostic] = []
     for row in outputs[~written[target_set]].tolist():

@@ -5,7 +5,7 @@ import numpy as np
 from arrowir import diagnostics as diag
 from arrowir import vocabulary
 from arrowir.ir import IR
-from arrowir.passes.inlining.closing import Shape, shape
+from arrowir.passes.inlining.closing import Shape
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import SIZE, Sites, called_by, levels, removable
 from arrowir.passes.lower_generic_indirect import more_rows
@@ -16,7 +16,7 @@ MAX_NESTING = 1_000
 """Levels of kernels in kernels: each is an edit of its own."""
 
 
-def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErrors) -> None:
+def check_size(ir: IR, sites: Sites, loops: Loops, found: Shape, limit: int, errors: FirstErrors) -> None:
     """Fail modules that would become too large.
 
     Counted are the functions that stay, with bodies in place of their call-sites, and each body once: unrolled, with
@@ -24,7 +24,6 @@ def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErro
     """
     if not len(sites):
         return
-    found = shape(ir)
     repeats = loops.repeats()
     block = loops.block[sites.row]
     body = loops.function_rows().astype(np.float64)
@@ -54,8 +53,7 @@ def check_size(ir: IR, sites: Sites, loops: Loops, limit: int, errors: FirstErro
             emptied = _emptied(loops.block, block[inner], ~split[callee] & (given[callee] == 0))
             np.add.at(body, ir.tables["blocks"]["function_id"][emptied], repeats[emptied])
         given[functions] = body[functions] - (dropped & ~split)[functions]
-    function = ir.array("instructions", "function_id")
-    rows = np.bincount(function[function >= 0], minlength=len(body)).astype(np.float64)
+    rows = loops.rows_now().astype(np.float64)
     outer = sites.ordinary
     callee = sites.callee[outer]
     np.add.at(rows, sites.function[outer], given[callee] - 1)

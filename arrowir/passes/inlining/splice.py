@@ -16,7 +16,7 @@ from arrowir.passes.inlining import call_edges, layout
 from arrowir.passes.inlining.binding import Binding, is_parameter
 from arrowir.passes.inlining.call_edges import LAST, Dependencies, Places
 from arrowir.passes.inlining.extended import Extended, groups, stretches
-from arrowir.passes.inlining.free_names import free_names
+from arrowir.passes.inlining.free_names import free_names, look_for_repeated
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.passes.inlining.layout import CONTINUATION, DONE, ENTRY, START, TO_ENTRY, Layout, Placed
@@ -25,6 +25,9 @@ from arrowir.runs import Runs, blank, concat_tables, expand, join_text
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table, children, starts
 from arrowir_kernels import mark_differing
+
+ALL_OPTIN = 0xF
+"""Opt-in bits where none are written."""
 
 OPTIN_CLEARED = 0xC
 """Opt-in bits that a clone loses (rule N10)."""
@@ -68,6 +71,7 @@ def splice(todo: Inlining) -> Spliced:
     batch, sites, bodies, body = todo.batch, todo.sites, todo.bodies, todo.body
     ir = batch.ir
     names = picked(ir.tables["instructions"].text(), sites.row)
+    repeated = look_for_repeated(todo, MARKS)
     edges = Dependencies(batch)
     ends = call_edges.find_ends(batch, bodies, edges)
     calls = call_edges.survey(ir, sites.row, body, ends)
@@ -103,7 +107,7 @@ def splice(todo: Inlining) -> Spliced:
     out = edit.build()
     out = _settle_memory(out, edit, todo)
     out = _settle_operands(out, edit, todo)
-    return Spliced(free_names(out, edit, todo, names, MARKS), edit, owners)
+    return Spliced(free_names(out, edit, todo, names, MARKS, repeated), edit, owners)
 
 
 # -- new rows ---------------------------------------------------------------------------------------------------------
@@ -131,8 +135,8 @@ def _chains(todo: Inlining, names: Strings) -> Table:
     """Make the call chain of each call-site, behind the one that it has itself (rule N16)."""
     ir, sites = todo.batch.ir, todo.sites
     instructions, chains = ir.tables["instructions"], ir.tables["call_chains"]
-    kernels = [ir.pools.names.intern(name) for name in todo.batch.texts("functions", todo.bodies.callee).tolist()]
-    parent = instructions["call_chain_id"][sites.row]
+    kernels = ir.pools.names.intern_all(todo.batch.texts("functions", todo.bodies.callee).tolist())
+    parent = instructions.at("call_chain_id", sites.row)
     inlined = np.flatnonzero(parent >= 0)
     if len(inlined):
         names = put(names, inlined, picked(instructions.text("original_name"), sites.row[inlined]))
@@ -142,7 +146,7 @@ def _chains(todo: Inlining, names: Strings) -> Table:
         module_id=sites.module,
         parent_id=parent if len(inlined) else None,
         name=names,
-        kernel=np.array(kernels, np.int32)[todo.body],
+        kernel=kernels[todo.body],
         kernel_source=sites.source.astype(np.int16),
         depth=_depth_of(chains, parent) + 1,
     )
@@ -327,12 +331,14 @@ def _places(edit: Edit, todo: Inlining, plan: Layout, placed: Placed) -> Places:
 def _change_clones(edit: Edit, todo: Inlining) -> None:
     """Set the origin of sets and clear opt-in bits of instructions (rules N8, N10)."""
     batch, pool = todo.batch, todo.batch.ir.pools.layouts
-    edit.instead("sets", "origin", np.full(batch.count("sets"), todo.origin, np.int16))
-    layout_, rows = batch.column("sets", "layout").copy(), expand(*todo.bodies.windows["sets"])
-    layout_[rows] = layouts.add_key(pool, layout_[rows], "origin")
-    edit.instead("sets", "layout", layout_)
-    mask = np.concatenate([t["optin_mask"] for t in (edit.ir.tables["instructions"], edit.added["instructions"])])
-    edit.instead("instructions", "optin_mask", np.where(mask == NULL_INT, 15, mask) & ~OPTIN_CLEARED)
+    edit.instead("sets", "origin", todo.origin)
+    edit.instead("sets", "layout", layouts.add_key(pool, batch.column("sets", "layout"), "origin"))
+    tables = (edit.ir.tables["instructions"], edit.added["instructions"])
+    if any(table.has("optin_mask") for table in tables):
+        mask = np.concatenate([table["optin_mask"] for table in tables])
+        edit.instead("instructions", "optin_mask", np.where(mask == NULL_INT, ALL_OPTIN, mask) & ~OPTIN_CLEARED)
+    else:
+        edit.instead("instructions", "optin_mask", ALL_OPTIN & ~OPTIN_CLEARED)
 
 
 def _settle_blocks(edit: Edit, todo: Inlining, plan: Layout, placed: Placed) -> None:
@@ -422,9 +428,7 @@ def _settle_made(edit: Edit, todo: Inlining, places: Places, owners: Array, had:
         come[np.isin(rows, at[returned])] |= 8
     run = np.searchsorted(runs.begins, rows, side="right") - 1
     source = runs.start[run] + rows - runs.begins[run]
-    layout_ = np.concatenate([t["layout"] for t in (edit.ir.tables["instructions"], edit.added["instructions"])])[
-        source
-    ]
+    layout_ = edit.at("instructions", "layout", source)
     change = come * 16 + lost
     for code in np.flatnonzero(np.bincount(change)).tolist():
         keys = [[EDGE_KEYS[r] for r in range(5) if (bits | (bits & 8) << 1) >> r & 1] for bits in divmod(code, 16)]

@@ -77,8 +77,8 @@ class Loops:
         wanted[function >= 0] = self.functions[function[function >= 0]]
         self.looked_at = wanted & ~self.opaque
         """Blocks whose instructions are looked at."""
-        in_scope = self.looked_at[self.block] if len(self.block) else np.zeros(0, bool)
-        self.rows = np.flatnonzero(in_scope & np.isin(self.opcode, STRUCTURED))
+        rows = instructions.holding("opcode", STRUCTURED)
+        self.rows = rows[self.looked_at[self.block[rows]]]
         self.number = np.full(len(self.block), -1, np.int64)
         """For each instruction its loop number, -1 where it is none."""
         self.number[self.rows] = np.arange(len(self.rows))
@@ -176,7 +176,7 @@ class Loops:
     def _bounds(self) -> tuple[Array, Array, Array, dict[int, tuple[str, str]]]:
         """Return lower and upper bound and stride of each loop; an absent one is 0 (rule U1)."""
         axes = self.ir.tables["loops"]
-        row = axis_rows(self.ir)[self.rows]
+        row = axis_rows(self.ir, self.rows)
         found: list[Array] = []
         for key in ("lb", "ub", "stride"):
             values = take(axes[key], row)
@@ -254,6 +254,18 @@ class Loops:
 
     # -- size ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def block_rows(self) -> Array:
+        """The number of instructions in each block, as they stand."""
+        return np.bincount(self.block, minlength=len(self.owner))
+
+    def rows_now(self) -> Array:
+        """Return how many instructions each function has."""
+        function = self.ir.tables["blocks"]["function_id"]
+        total = np.zeros(len(self.functions) + 1, np.int64)
+        np.add.at(total, function, self.block_rows)  # the last is that of queues
+        return total[:-1]
+
     def function_rows(self) -> Array:
         """Return how many instructions each function would have (rule O6): Python integers where 64 bits may not do.
 
@@ -283,9 +295,8 @@ class Loops:
         """Return how many instructions would stand in each block."""
         known = np.ones(len(self.rows), bool)
         known[list(self.bound_faults)] = False
-        vanishes = np.zeros(len(self.block), bool)
-        vanishes[self.rows[known]] = True
-        sizes = np.bincount(self.block[~vanishes], minlength=len(self.owner)).astype(dtype)
+        sizes = self.block_rows - np.bincount(self.block[self.rows[known]], minlength=len(self.owner))
+        sizes = sizes.astype(dtype)
         if self.lowered.any():
             lowered = np.flatnonzero(self.lowered)
             np.add.at(sizes, self.block[self.rows[lowered]], self.shapes.added.astype(dtype))
@@ -355,9 +366,20 @@ def _written_bound(key: str, bound: object, shard_id: int) -> tuple[int | None, 
 
 def of_each(ids: Array, size: int, fact: Callable[[int], int], absent: int = 0) -> Array:
     """Return a fact about what each id means, asked once for each distinct id; ids are below `size`, -1 is absent."""
+    return _facts(ids, size, fact, absent)[ids]
+
+
+def rows_of(ids: Array, size: int, fact: Callable[[int], int]) -> Array:
+    """Return the rows of whose id something is true, asked as by `of_each`."""
+    facts = _facts(ids, size, fact, 0)
+    return np.flatnonzero(facts[ids]) if facts.any() else np.empty(0, np.int64)
+
+
+def _facts(ids: Array, size: int, fact: Callable[[int], int], absent: int) -> Array:
+    """Return the fact for each id that is there, and as the last item for what is absent."""
     present = np.zeros(size, bool)
     mark_rows(ids, present)
     facts = np.full(size + 1, absent, np.int64)
     for i in np.flatnonzero(present).tolist():
         facts[i] = fact(i)
-    return facts[ids]
+    return facts

@@ -16,7 +16,7 @@ from arrowir.expressions import Hole, Rest, Slot
 from arrowir.ir import IR
 from arrowir.passes.unrolling.marking import marked
 from arrowir.schema import NULL_INT
-from arrowir.store import Array
+from arrowir.store import Array, children
 
 SMALLEST_COUNT, LARGEST_COUNT = -(2**31), 2**31 - 1
 """What registers that count hold."""
@@ -90,12 +90,10 @@ class Form:
 TABLE_CODES = {name: code for code, name in enumerate(schema.STRUCTURAL["table"])}
 
 
-def axis_rows(ir: IR) -> Array:
-    """Return for each instruction its row of `loops`, the first of several; -1 where it has none."""
-    axes = ir.tables["loops"]
-    row = np.full(ir.count("instructions"), -1, np.int64)
-    row[axes["instruction_id"][::-1]] = np.arange(len(axes))[::-1]
-    return row
+def axis_rows(ir: IR, instructions: Array) -> Array:
+    """Return the row of `loops` of some instructions, the first of several; -1 where one has none."""
+    first, count = children(ir.tables["loops"]["instruction_id"], instructions)
+    return np.where(count > 0, first, -1)
 
 
 def slot_references(ir: IR, rows: Array, slot: int) -> Array:
@@ -113,7 +111,7 @@ def slot_references(ir: IR, rows: Array, slot: int) -> Array:
     references = ir.tables["references"]
     found = np.empty(len(rows), np.int64)
     tested = ir.tables["instructions"]["opcode"][rows] == vocab.OP_DO_WHILE
-    for table, which, owner in (("instructions", tested, rows), ("loops", ~tested, axis_rows(ir)[rows])):
+    for table, which, owner in (("instructions", tested, rows), ("loops", ~tested, axis_rows(ir, rows))):
         mine = np.flatnonzero(references["table"] == TABLE_CODES[table])
         first = np.searchsorted(references["row"][mine], owner[which])
         found[which] = mine[first + slot] if which.any() else 0
@@ -166,7 +164,7 @@ class RuntimeLoops:
     def _look(self, rows: Array) -> None:
         axes, opcode = self.ir.tables["loops"], self.ir.tables["instructions"]["opcode"][rows]
         counted = np.flatnonzero(opcode == vocab.OP_DYNAMIC_FOR_LOOP)
-        row = axis_rows(self.ir)[rows[counted]]
+        row = axis_rows(self.ir, rows[counted])
         columns: list[Array] = []
         for key in (LOWER, UPPER, STRIDE):
             values = np.append(axes[key], NULL_INT)[row]

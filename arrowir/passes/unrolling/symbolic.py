@@ -1,14 +1,12 @@
 """What becomes of the text of symbolic operands and of attributes, once for each distinct text (rules U4, U6)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from arrowir import expressions, extras, layouts
 from arrowir.expressions import Compiler, Hole, Program, Rest, Template, TextWriter
-from arrowir.passes.unrolling.loops import of_each
-from arrowir.store import Array, Pools
 
 NEED_UNROLL = '"need_unroll"'
 """The attribute of a function that asks for unrolling, as it stands in text."""
@@ -203,9 +201,3 @@ def _value_text(item: str) -> str:
 def has_blocks(text: str) -> bool:
     """Tell from a set's text whether it is a block tensor (rule U2)."""
     return '"NBlocks"' in text and extras.parse(text).get("NBlocks") is not None
-
-
-def of_layouts(pools: Pools, ids: Array, holds: Callable[[str], bool]) -> Array:
-    """Tell for each row whether something holds of its layout."""
-    texts = pools.layouts.texts
-    return of_each(ids, len(texts), lambda i: holds(texts[i])) > 0

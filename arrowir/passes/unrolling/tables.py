@@ -11,6 +11,7 @@ from arrowir.names import Prefixes, fresh_names, numbered, picked, put
 from arrowir.passes.unrolling import symbolic
 from arrowir.passes.unrolling.edges import Edges, UnrolledEdges, cut_extra
 from arrowir.passes.unrolling.iterations import Iterations, Links
+from arrowir.passes.unrolling.loops import of_each
 from arrowir.passes.unrolling.text import NewCells, UnrolledText
 from arrowir.passes.unrolling.values import TABLE_CODES
 from arrowir.runs import Work, expand, join_text, lookup, sort_references
@@ -68,10 +69,9 @@ class UnrolledTables:
         self.origin["instructions"] = source, np.arange(len(source))
         repeated = iterations.repeated[iterations.block]
         number = np.where(repeated, iterations.flat, -1)[iterations.instance]
-        named = symbolic.of_layouts(
-            self.ir.pools, old["layout"], lambda text: layouts.source(text, "name") == layouts.COLUMN
-        )
-        number[~named[source]] = -1
+        texts = self.ir.pools.layouts.texts
+        named = of_each(old["layout"], len(texts), lambda i: layouts.source(texts[i], "name") == layouts.COLUMN)
+        number[named[source] == 0] = -1
         columns = {
             "block_id": np.repeat(
                 np.arange(int(iterations.kept.sum()), dtype=np.int32), iterations.sizes[iterations.kept]
