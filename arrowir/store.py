@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arrowir import schema
-from arrowir_kernels import select_pointing
+from arrowir_kernels import find_children, select_pointing
+from arrowir_kernels.jit import THRESHOLD
 
 Array = NDArray[Any]
 Ids = NDArray[np.int32]
@@ -304,8 +305,13 @@ def children(keys: Array, rows: Array, count: "Array | int" = 1) -> tuple[NDArra
     >>> children(np.array([0, 0, 2], np.int32), np.arange(3))
     (array([0, 2, 2]), array([2, 0, 1]))
     """
-    first = first_of(keys, rows)
-    return first, first_of(keys, rows + count) - first
+    if len(keys) < THRESHOLD:
+        first = first_of(keys, rows)
+        return first, first_of(keys, rows + count) - first
+    start, length = np.asarray(rows, np.int64), np.broadcast_to(np.asarray(count, np.int64), np.shape(rows))
+    first, number = np.empty(len(start), np.int64), np.empty(len(start), np.int64)
+    find_children(keys, start, np.ascontiguousarray(length), first, number)
+    return first, number
 
 
 def pointing(keys: Ids, marked: Array) -> NDArray[np.int64]:

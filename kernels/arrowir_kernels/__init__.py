@@ -1,6 +1,14 @@
 """Compute kernels: loops over plain numpy arrays, compiled by Numba where it pays. They know numpy alone."""
 
-from arrowir_kernels.edges import count_uses, mark_differing, mark_ends, mark_rows, reach_over, select_pointing
+from arrowir_kernels.edges import (
+    count_uses,
+    list_unmarked,
+    mark_differing,
+    mark_ends,
+    mark_rows,
+    reach_over,
+    select_pointing,
+)
 from arrowir_kernels.flow import peel, trace_blocks
 from arrowir_kernels.names import (
     fill_names,
@@ -10,7 +18,7 @@ from arrowir_kernels.names import (
     prefix_hits,
     repeated_names,
 )
-from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, map_runs, number_runs, shift_runs
+from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, find_children, map_runs, number_runs, shift_runs
 from arrowir_kernels.spans import nest_spans, reached_over
 
 __all__ = [
@@ -19,8 +27,10 @@ __all__ = [
     "count_uses",
     "fill_names",
     "fill_runs",
+    "find_children",
     "free_suffixes",
     "hash_names",
+    "list_unmarked",
     "map_runs",
     "mark_differing",
     "mark_ends",

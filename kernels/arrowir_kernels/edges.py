@@ -47,7 +47,7 @@ def select_pointing(keys: NDArray[np.int32], marked: NDArray[np.bool_], out: Row
     for row in range(len(keys)):
         key = keys[row]
         out[count] = row  # overwritten by the next one, unless it counts
-        count += key >= 0 and marked[key]
+        count += 1 if key >= 0 and marked[key] else 0
     return count
 
 
@@ -140,6 +140,36 @@ def mark_ends(
             waits_here[x] = 1
             if 0 <= y < count and y != x:
                 waited_here[y] = 1
+
+
+@kernel
+def list_unmarked(base: Rows, marks: Mask, begin: Rows, out: Rows) -> int:
+    """List what is not marked in each of consecutive groups, by its number in the group.
+
+    Parameters
+    ----------
+    base
+        Where the marks of each group begin, and their number as last item.
+    marks
+        0 for what is listed.
+    begin
+        Filled: where the list of each group begins, and the number of all listed as last item.
+    out
+        Filled from its beginning; as long as the marks.
+
+    Returns
+    -------
+    int
+        The number of all listed.
+    """
+    count = 0
+    for group in range(len(base) - 1):
+        begin[group] = count
+        for place in range(base[group], base[group + 1]):
+            out[count] = place - base[group]  # overwritten by the next one, unless it counts
+            count += 1 if marks[place] == 0 else 0
+    begin[len(base) - 1] = count
+    return count
 
 
 @kernel

@@ -116,6 +116,45 @@ def map_runs(
 
 
 @kernel
+def find_children(keys: NDArray[np.int32], start: Rows, length: Rows, first: Rows, count: Rows) -> None:
+    """Find the children of runs of parents: where they begin in a column of rising keys, and how many there are.
+
+    Looking goes on from where the run before ended, in steps that double, so that runs in order cost little each.
+
+    Parameters
+    ----------
+    keys
+        The key of the parent, rising.
+    start, length
+        First row and number of rows of each run of parents.
+    first, count
+        Filled, per run.
+    """
+    place, before = 0, np.int64(0)
+    for run in range(len(start)):
+        for end in range(2):
+            wanted = start[run] + end * length[run]
+            low = place if wanted >= before else 0
+            step, high = 1, low
+            while high < len(keys) and keys[high] < wanted:
+                low = high + 1
+                high += step
+                step *= 2
+            high = min(high, len(keys))
+            while low < high:
+                middle = (low + high) // 2
+                if keys[middle] < wanted:
+                    low = middle + 1
+                else:
+                    high = middle
+            place, before = low, wanted
+            if end == 0:
+                first[run] = low
+            else:
+                count[run] = low - first[run]
+
+
+@kernel
 def number_runs(
     start: NDArray[np.int64], length: NDArray[np.int64], value: NDArray[np.int64], out: NDArray[np.int32]
 ) -> None:

@@ -219,7 +219,7 @@ class Twin:
             after["original_name"] = before["original_name"] or before["name"]
         for (where, column_name), values in self.edit.replaced.items():
             if copy and where == table:
-                after[column_name] = int(values[source])
+                after[column_name] = values if isinstance(values, int) else int(values[source])
         for (where, column_name), (rows, values) in self.edit.settled.items():
             if where == table and number in rows:
                 after[column_name] = int(values[list(rows).index(number)])
@@ -283,10 +283,16 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
     """Drop rows, put rows in, clone runs of instructions and of storage, bind and settle keys."""
     chance = random.Random(seed)
     old = random_rows(seed, modules=1, size=4)
+    for row in old["instructions"]:
+        row["optin_mask"] = None
     ir = tables.build(old)
+    if seed % 2:  # a column that is absent everywhere
+        ir = ir.replace(instructions=ir.tables["instructions"].replace(optin_mask=None))
     counts = {table: ir.count(table) for table in schema.STORED}
     copies = 1 + chance.randrange(4)
     extra = random_rows(seed + 1000, modules=1, size=2)
+    for row in extra["instructions"]:
+        row["optin_mask"] = None
     added: Rows = {"call_chains": [{"module_id": 0, "name": f"c{copy}", "depth": 1} for copy in range(1, copies)]}
     if counts["blocks"]:
         added["instructions"] = [
@@ -315,6 +321,8 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
         edit.look_into(table, np.zeros(copies, np.int64), everything)
     edit.mark(np.array(chains))
     edit.instead("instructions", "engine_id", np.arange(edit.rows("instructions")) + 77)
+    edit.instead("instructions", "optin_mask", 3)
+    edit.instead("sets", "tensor_id_size", 5)
     total = edit.runs["instructions"].total
     some = np.array(sorted(chance.sample(range(total), min(total, 3))), np.int64)
     edit.settle("instructions", "scheduled_start", some, some + 1000)
@@ -354,6 +362,15 @@ def test_an_edit_is_what_it_says_row_by_row(seed: int) -> None:
         assert made[table] == expected[table], table
     assert frozen(ir) == held
     assert (set(old), bool(added)) == (set(schema.STORED), True)
+
+
+def test_cells_are_those_of_old_and_added_rows() -> None:
+    _, _, ir, edit = random_edit(2)
+    column = np.concatenate([table["engine_id"] for table in (ir.tables["instructions"], edit.added["instructions"])])
+    rows = np.array([len(column) - 1, 0, len(column) - 2, 1])
+    assert edit.at("instructions", "engine_id", rows).tolist() == column[rows].tolist()
+    assert edit.at("instructions", "engine_id", rows[1::2]).tolist() == column[rows[1::2]].tolist()
+    assert len(edit.added["instructions"]) >= 2
 
 
 def test_rows_that_are_added_alone_stand_behind_the_old_ones() -> None:

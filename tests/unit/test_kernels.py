@@ -182,6 +182,20 @@ def for_mark_ends(random: Generator) -> Arguments:
     )
 
 
+def for_list_unmarked(random: Generator) -> Arguments:
+    base = np.concatenate(([0], np.cumsum(random.integers(0, 6, int(random.integers(0, 9)))))).astype(np.int64)
+    marks = (random.random(int(base[-1])) < 0.6).astype(np.int8)
+    return base, marks, np.full(len(base), -1, np.int64), np.full(len(marks), -1, np.int64)
+
+
+def for_find_children(random: Generator) -> Arguments:
+    column = np.sort(random.integers(0, 30, int(random.integers(0, 90)))).astype(np.int32)
+    start, length = random.integers(0, 32, 20).astype(np.int64), random.integers(0, 4, 20).astype(np.int64)
+    if random.random() < 0.5:
+        start.sort()
+    return column, start, length, np.full(20, -1, np.int64), np.full(20, -1, np.int64)
+
+
 def for_reach_over(random: Generator) -> Arguments:
     rows = int(random.integers(2, 12))
     edges = random.integers(0, 4, rows)
@@ -276,7 +290,9 @@ def all_kernels() -> dict[str, Kernel[Any, Any]]:
 KERNELS = all_kernels()
 TABLES = {
     "count_uses": (3,),
+    "find_children": (3,),
     "free_suffixes": (4, 5, 6),
+    "list_unmarked": (2,),
     "repeated_names": (4, 5),
     "mark_ends": (8, 9),
     "mark_moved": (2, 3),

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -11,9 +12,9 @@ import pytest
 
 import arrowir as air
 from arrowir import diagnostics as diag
-from arrowir import schema
+from arrowir import schema, store
 from arrowir.ir import IR
-from arrowir.store import Pool, Pools, Strings, Table, no_rows, starts
+from arrowir.store import Pool, Pools, Strings, Table, children, no_rows, pointing, starts
 from tests import tables
 from tests.single_pass import frozen
 from tests.tables import contents, random_rows
@@ -60,6 +61,14 @@ def test_a_pool_knows_each_text_once() -> None:
     pool = Pool(["a", "b"])
     assert [pool.intern(t) for t in ("b", "c", "a", "c")] == [1, 2, 0, 2]
     assert (len(pool), pool[2], pool.find("c"), pool.find("d")) == (3, "c", 2, -1)
+
+
+def test_a_pool_knows_many_texts_at_once() -> None:
+    pool = Pool(["a", "b"])
+    assert pool.intern_all(["c", "b", "c", "d"]).tolist() == [2, 1, 2, 3]
+    assert pool.texts == ["a", "b", "c", "d"]
+    assert [pool.find(text) for text in pool.texts] == [0, 1, 2, 3]
+    assert len(pool.intern_all([])) == 0
 
 
 def test_a_pool_serves_threads() -> None:
@@ -287,3 +296,35 @@ def test_the_batch_is_an_arrow_stream_of_instructions(ir: IR) -> None:
     stream: Any = ir
     assert pa.table(stream).num_rows == ir.count("instructions")
     assert pl.DataFrame(stream).height == ir.count("instructions")
+
+
+# rows that keys point at
+
+
+@pytest.mark.parametrize("threshold", [0, 1 << 20])
+@pytest.mark.parametrize("seed", range(20))
+def test_children_are_those_with_the_key_of_a_run(seed: int, threshold: int) -> None:
+    random = np.random.default_rng(seed)
+    column = np.sort(random.integers(0, 12, int(random.integers(0, 40)))).astype(np.int32)
+    rows, count = random.integers(0, 14, 9), random.integers(0, 4, 9)
+    with patch.object(store, "THRESHOLD", threshold):
+        first, number = children(column, rows, count)
+        alone = children(column, rows)
+    for k, row in enumerate(rows.tolist()):
+        assert first[k] == alone[0][k] == sum(key < row for key in column.tolist())
+        assert number[k] == sum(row <= key < row + count[k] for key in column.tolist())
+        assert alone[1][k] == column.tolist().count(row)
+
+
+def test_rows_are_selected_by_what_their_key_points_at() -> None:
+    marked = np.array([True, False, True])
+    assert pointing(np.array([2, -1, 1, 0, 2], np.int32), marked).tolist() == [0, 3, 4]
+    assert len(pointing(np.empty(0, np.int32), marked)) == 0
+
+
+def test_cells_are_read_where_they_are_wanted() -> None:
+    table = Table.of("branches", 3, slot=np.array([2, 0, 1]))
+    assert table.at("slot", np.array([2, 0])).tolist() == [1, 2]
+    assert table.at("block_id", np.array([2, 0])).tolist() == [-1, -1]
+    assert table.holding("slot", [1, 2, 7]).tolist() == [0, 2]
+    assert table.holding("block_id", [1]).tolist() == []

@@ -17,8 +17,8 @@ from arrowir.passes.inlining import empty_bodies
 from arrowir.passes.inlining.extended import Extended
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, concat_tables, expand
-from arrowir.store import Array, Table, children, distinct, first_of, pointing, starts
-from arrowir_kernels import mark_ends, mark_rows
+from arrowir.store import Array, Table, children, distinct, pointing, starts
+from arrowir_kernels import list_unmarked, mark_ends, mark_rows
 
 MANY = 8
 """More roots or sinks than this are gathered in one NoOp, so that cost stays linear."""
@@ -99,9 +99,8 @@ def find_ends(batch: Extended, bodies: Bodies, edges: Dependencies) -> Ends:
     waits[none] = waited[none] = 1
     ends: list[Array] = []
     for mask in (waits, waited):
-        at = np.flatnonzero(mask == 0)
-        begin = first_of(at, base)
-        ends += [begin, at - np.repeat(base[:-1], np.diff(begin))]
+        begin, numbers = np.empty_like(base), np.empty(base[-1], np.int64)
+        ends += [begin, numbers[: list_unmarked(base, mask, begin, numbers)]]
     waiting = edges.instruction_id[np.flatnonzero(lost)]
     of = bodies.of_rows(waiting)
     return Ends(clones, *ends, thinned=(of, waiting - bodies.start[of]))

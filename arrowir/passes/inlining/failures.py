@@ -10,6 +10,7 @@ from arrowir.store import Array
 
 _STEP = 1 << 8
 _STAGE = 1 << 55
+_NONE = np.iinfo(np.int64).max
 
 
 class FirstErrors:
@@ -25,7 +26,7 @@ class FirstErrors:
     """
 
     def __init__(self, modules: int) -> None:
-        self.best = np.full(modules, np.iinfo(np.int64).max, np.int64)
+        self.best = np.full(modules, _NONE, np.int64)
         self._checks: list[tuple[Array, Array, Callable[[int], Diagnostic]]] = []
 
     def add(
@@ -61,7 +62,7 @@ class FirstErrors:
     @property
     def failed(self) -> Array:
         """Mask of the modules that have an error."""
-        return self.best < np.iinfo(np.int64).max
+        return self.best < _NONE
 
     def failed_before(self, stage: int) -> Array:
         """Mask of the modules that have an error of an earlier stage."""
@@ -69,7 +70,8 @@ class FirstErrors:
 
     def diagnostics(self) -> list[Diagnostic]:
         """Return the first error of each failed module, in module order."""
-        wanted = {key: m for m, key in enumerate(self.best.tolist()) if key < np.iinfo(np.int64).max}
+        failed = np.flatnonzero(self.failed)
+        wanted = dict(zip(self.best[failed].tolist(), failed.tolist(), strict=True))
         found: dict[int, Diagnostic] = {}
         for keys, items, message in self._checks:
             for k in np.flatnonzero(np.isin(keys, list(wanted))).tolist():

@@ -513,7 +513,8 @@ def _ordinal_offsets(todo: Inlining) -> Array:
 def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
     """Let the set written beside a location be the location's set, in clones where it was not (rule R2)."""
     batch = todo.batch
-    location, named, lost = (batch.column("operands", c) for c in ("location_id", "set_id", "set_name"))
+    location, named = batch.column("operands", "location_id"), batch.column("operands", "set_id")
+    lost = batch.column("operands", "set_name") if batch.present("operands", "set_name") else named
     differs = np.zeros(len(location), np.int8)
     mark_differing(location, batch.column("locations", "set_id"), named, lost, differs)
     if not differs.any():
