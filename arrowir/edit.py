@@ -30,7 +30,7 @@ from arrowir.runs import (
     text_bytes,
 )
 from arrowir.store import Array, Strings, Table, children, starts
-from arrowir_kernels import copy_runs, fill_runs, map_runs, number_runs, shift_runs
+from arrowir_kernels import copy_runs, fill_runs, increase_runs, map_runs, number_runs, shift_runs
 
 _NAMES = {
     "operands": {"location_id": "name", "set_id": "set_name", "register_id": "register_name"},
@@ -48,6 +48,9 @@ _MARKED = ("call_chain_id", "parent_id")
 
 _OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("call_arguments", "formal_register_id")}
 """Keys of a call on the function that it names, which a clone of the call shares."""
+
+
+_NOTHING = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 @dataclass
@@ -91,8 +94,10 @@ class Edit:
         self.chains: Array | None = None
         self.settled: dict[tuple[str, str], tuple[Array, Array]] = {}
         self.replaced: dict[tuple[str, str], Array | int] = {}
+        self.increased: dict[tuple[str, str], tuple[Array, Array]] = {}
         self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
+        self._losing: set[tuple[str, str]] = set()
         self._unmade = set(schema.STORED)
         self._begun: list[tuple[list[tuple[str, str]], Work[Array | Strings | None]]] = []
         self._first_copy = np.zeros(copies, np.int64)
@@ -163,6 +168,20 @@ class Edit:
     def instead(self, table: str, column: str, values: Array | int) -> None:
         """Say what clones copy in place of a column of numbers: one value for each old and added row, or for all."""
         self.replaced[table, column] = values
+
+    def increase(self, table: str, column: str, by: Array, chosen: Array | None = None) -> None:
+        """Say what is added to a column of numbers in clones.
+
+        Parameters
+        ----------
+        table, column
+            The column; it is present in all rows concerned.
+        by
+            What is added, per copy; 0 for copy 0.
+        chosen
+            Mask of the old and added rows whose clones are concerned; all by default.
+        """
+        self.increased[table, column] = by, np.ones(self.rows(table), bool) if chosen is None else chosen
 
     def forget(self, table: str, rows: Array) -> None:
         """Say that clones of some rows do not remember a name that they had: they are no clones of what was read."""
@@ -307,20 +326,21 @@ class Edit:
     def _table(self, name: str, made: dict[str, Array | Strings | None]) -> Table:
         """Put a table together from its new columns."""
         runs, old = self.runs.get(name), self.ir.tables[name]
-        self._keep_names(name, runs or Runs.whole(len(old)), made)
+        self._keep_names(name, runs, made)
         if runs is None:
             return old.replace(**made) if made else old
         return Table(name, {c.name: made.get(c.name) for c in old.schema.stored}, runs.total)
 
-    def _keep_names(self, table: str, runs: Runs, made: dict[str, Array | Strings | None]) -> None:
+    def _keep_names(self, table: str, runs: Runs | None, made: dict[str, Array | Strings | None]) -> None:
         """Write the name of what is gone in place of its id: nothing that was written is lost."""
         old, new = self.ir.tables[table], self.added[table]
         for key, name in _NAMES.get(table, {}).items():
-            now = made.get(key)
-            target = old.schema.column(key).of
-            if now is None or isinstance(now, Strings) or target is None:
+            now, target = made.get(key), old.schema.column(key).of
+            if not isinstance(now, np.ndarray) or target is None:
                 continue
-            if not self._may_lose(table, key, target, runs) or now.min(initial=0) >= 0:
+            if runs is None:
+                runs = Runs.whole(len(old))
+            elif (table, key) not in self._losing and (self.settled.get((table, key), _NOTHING)[1] >= 0).all():
                 continue
             before = np.empty(runs.total, np.int32)
             copy_runs(old[key], new[key], runs.start, runs.length, before)
@@ -332,20 +352,6 @@ class Edit:
                     copy_runs(old[name], new[name], runs.start, runs.length, names)
                 names[lost] = self._interned(target, before[lost])
                 made[name] = names
-
-    def _may_lose(self, table: str, key: str, target: str, runs: Runs) -> bool:
-        """Tell whether a key may point at what goes; of clones it is enough that all that they look into stays."""
-        found = self.places(target)
-        if found is None:
-            return False
-        places, own = found[0], self.rows(target)
-        settled = self.settled.get((table, key))
-        if (table, key) in _OF_CALLEES or (settled is not None and (settled[1] < 0).any()) or (places[own:] < 0).any():
-            return True
-        mine = runs.copy == 0
-        before = np.empty(int(runs.length[mine].sum()), np.int32)
-        copy_runs(self.ir.tables[table][key], self.added[table][key], runs.start[mine], runs.length[mine], before)
-        return bool(((before >= 0) & (places[before] < 0)).any())
 
     def _interned(self, table: str, rows: Array) -> Array:
         """Return names of old or added rows, as ids in the pool of names."""
@@ -370,13 +376,17 @@ class Edit:
             shift_runs(first, second, start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
             copy = np.zeros_like(runs.copy) if (table, column.name) in _OF_CALLEES else runs.copy
-            map_runs(first, second, start, runs.length, places[1][copy], places[0], out)
+            if map_runs(first, second, start, runs.length, places[1][copy], places[0], out):
+                self._losing.add((table, column.name))
         else:
             copy_runs(first, second, start, runs.length, out)
         if column.name in _MARKED and self.chains is not None:
             chain = self.chains.astype(np.int32)
             found = self.places("call_chains")
             fill_runs(runs.length, runs.copy > 0, (chain if found is None else lookup(found[0], chain))[runs.copy], out)
+        if (table, column.name) in self.increased:
+            by, chosen = self.increased[table, column.name]
+            increase_runs(runs.start, runs.length, by[runs.copy], chosen, out)
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values

@@ -18,7 +18,16 @@ from arrowir_kernels.names import (
     prefix_hits,
     repeated_names,
 )
-from arrowir_kernels.runs import copy_bytes, copy_runs, fill_runs, find_children, map_runs, number_runs, shift_runs
+from arrowir_kernels.runs import (
+    copy_bytes,
+    copy_runs,
+    fill_runs,
+    find_children,
+    increase_runs,
+    map_runs,
+    number_runs,
+    shift_runs,
+)
 from arrowir_kernels.spans import nest_spans, reached_over
 
 __all__ = [
@@ -30,6 +39,7 @@ __all__ = [
     "find_children",
     "free_suffixes",
     "hash_names",
+    "increase_runs",
     "list_unmarked",
     "map_runs",
     "mark_differing",

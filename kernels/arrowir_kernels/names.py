@@ -74,6 +74,8 @@ def fill_names(
     """
     split = len(offsets) - 1
     done = 0
+    alike = np.full(64, -1, np.int64)  # a run before that may be of the same rows, and the first row that it became
+    begun = np.zeros(64, np.int64)
     for run in range(len(start)):
         begin, number, rows = start[run], prefix[run], length[run]
         ends, source = offsets[begin : begin + rows + 1], data
@@ -87,6 +89,26 @@ def fill_names(
         elif rows > 0:
             before = prefix_data[prefix_offsets[number] : prefix_offsets[number + 1]]
             width = len(before)
+            other, from_row = alike[begin & 63], begun[begin & 63]
+            alike[begin & 63], begun[begin & 63] = run, done
+            if other >= 0 and start[other] == begin and length[other] == rows:
+                last = prefix_data[prefix_offsets[prefix[other]] : prefix_offsets[prefix[other] + 1]]
+                if len(last) == width:  # the names of that run, in which some bytes of the prefix differ
+                    text = out[begins[from_row] : begins[from_row + rows]]
+                    target = out[begins[done] : begins[done + rows]]
+                    for k in range(len(text)):
+                        target[k] = text[k]
+                    low, high = 0, width
+                    while low < high and before[low] == last[low]:
+                        low += 1
+                    while low < high and before[high - 1] == last[high - 1]:
+                        high -= 1
+                    for row in range(rows):
+                        target = out[begins[done + row] + low : begins[done + row] + high]
+                        for k in range(high - low):
+                            target[k] = before[low + k]
+                    done += rows
+                    continue
             for row in range(rows):
                 text = source[ends[row] : ends[row + 1]]
                 target = out[begins[done + row] : begins[done + row + 1]]

@@ -90,7 +90,7 @@ def map_runs(
     shift: Rows,
     places: NDArray[np.int32],
     out: NDArray[np.int32],
-) -> None:
+) -> int:
     """Copy runs of a key column, looking each key up: `places[key + shift]`; -1 stays.
 
     Parameters
@@ -103,16 +103,24 @@ def map_runs(
         The new key of each old one, for the rows themselves and then for each copy.
     out
         Filled.
+
+    Returns
+    -------
+    int
+        The number of keys that were present and are so no longer.
     """
     split = len(first)
-    place = 0
+    place, lost = 0, 0
     for run in range(len(start)):
         begin, rows, by = start[run], length[run], shift[run]
         source = first[begin : begin + rows] if begin < split else second[begin - split : begin - split + rows]
         target = out[place : place + rows]
         for row in range(rows):
-            target[row] = places[source[row] + by] if source[row] >= 0 else np.int32(-1)
+            key = places[source[row] + by] if source[row] >= 0 else np.int32(-1)
+            lost += 1 if key < 0 and source[row] >= 0 else 0
+            target[row] = key
         place += rows
+    return lost
 
 
 @kernel
@@ -171,6 +179,29 @@ def number_runs(
         target, first = out[start[run] : start[run] + length[run]], value[run]
         for row in range(length[run]):
             target[row] = first + row
+
+
+@kernel
+def increase_runs(start: Rows, length: Rows, by: Rows, chosen: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
+    """Add a number of each run to its copies of some source rows.
+
+    Parameters
+    ----------
+    start, length, by
+        First source row, number of rows, and what is added, per run.
+    chosen
+        Whether copies of a source row are concerned.
+    out
+        The copies, run after run; changed.
+    """
+    place = 0
+    for run in range(len(start)):
+        rows, more = length[run], by[run]
+        if more != 0:
+            target, mine = out[place : place + rows], chosen[start[run] : start[run] + rows]
+            for row in range(rows):
+                target[row] += more if mine[row] else 0
+        place += rows
 
 
 @kernel

@@ -128,6 +128,23 @@ def test_text_is_copied_with_prefixes() -> None:
     assert copy_text(first, second, made).tolist() == ["cc", "d", "ä", "b", "", "b"]
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_of_the_same_names_get_each_their_prefix(seed: int, compiled: bool) -> None:
+    chance = random.Random(seed)
+    names = ["".join(chance.choices("abü", k=chance.randrange(5))) for _ in range(90)]
+    prefixes = ["", "x1_", "x2_", "y2_", "x23", "long_1_", "long_2_"]
+    pieces = [(chance.choice((0, 64, 70)), chance.choice((3, 5)), chance.randrange(-1, 7)) for _ in range(40)]
+    start, length, number = (np.array(column) for column in zip(*pieces, strict=True))
+    with patch.object(runs, "fill_names", runs.fill_names if compiled else runs.fill_names.plain):
+        made = copy_text(
+            Strings.of(names[:70]), Strings.of(names[70:]), Runs.of(start, length), number, Strings.of(prefixes)
+        )
+    assert made.tolist() == [
+        (prefixes[k] if k >= 0 else "") + name for first, rows, k in pieces for name in names[first : first + rows]
+    ]
+
+
 def test_text_columns_are_joined() -> None:
     assert join_text([Strings.of([]), Strings.of(["a", ""]), Strings.of(["ü"])]).tolist() == ["a", "", "ü"]
     assert join_text([Strings.of([])]).tolist() == []
@@ -220,6 +237,9 @@ class Twin:
         for (where, column_name), values in self.edit.replaced.items():
             if copy and where == table:
                 after[column_name] = values if isinstance(values, int) else int(values[source])
+        for (where, column_name), (by, chosen) in self.edit.increased.items():
+            if copy and where == table and chosen[source]:
+                after[column_name] += int(by[copy])
         for (where, column_name), (rows, values) in self.edit.settled.items():
             if where == table and number in rows:
                 after[column_name] = int(values[list(rows).index(number)])
@@ -323,6 +343,9 @@ def random_edit(seed: int) -> tuple[Rows, Rows, IR, Edit]:
     edit.instead("instructions", "engine_id", np.arange(edit.rows("instructions")) + 77)
     edit.instead("instructions", "optin_mask", 3)
     edit.instead("sets", "tensor_id_size", 5)
+    present = np.array([row["ordinal"] is not None for row in old["sets"]], bool)
+    edit.increase("sets", "ordinal", np.arange(copies) * 10, present & (np.arange(len(present)) % 3 > 0))
+    edit.increase("registers", "ordinal", np.arange(copies) * 10)
     total = edit.runs["instructions"].total
     some = np.array(sorted(chance.sample(range(total), min(total, 3))), np.int64)
     edit.settle("instructions", "scheduled_start", some, some + 1000)

@@ -188,6 +188,12 @@ def for_list_unmarked(random: Generator) -> Arguments:
     return base, marks, np.full(len(base), -1, np.int64), np.full(len(marks), -1, np.int64)
 
 
+def for_increase_runs(random: Generator) -> Arguments:
+    start, length = random.integers(0, 20, 9).astype(np.int64), random.integers(0, 6, 9).astype(np.int64)
+    by = random.integers(-3, 4, 9).astype(np.int64)
+    return start, length, by, random.random(30) < 0.5, random.integers(0, 9, int(length.sum())).astype(np.int64)
+
+
 def for_find_children(random: Generator) -> Arguments:
     column = np.sort(random.integers(0, 30, int(random.integers(0, 90)))).astype(np.int32)
     start, length = random.integers(0, 32, 20).astype(np.int64), random.integers(0, 4, 20).astype(np.int64)

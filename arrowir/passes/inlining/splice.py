@@ -97,6 +97,7 @@ def splice(todo: Inlining) -> Spliced:
     _lay_out_blocks(edit, todo, plan)
     placed = _lay_out_instructions(edit, todo, plan)
     _change_clones(edit, todo)
+    _rebase(edit, todo)
     edit.begin("operands", "sets", "locations", "registers")
     places = _places(edit, todo, plan, placed)
     owners, had, has = call_edges.rewrite(
@@ -105,7 +106,6 @@ def splice(todo: Inlining) -> Spliced:
     _settle_blocks(edit, todo, plan, placed)
     _settle_made(edit, todo, places, owners, had, has)
     out = edit.build()
-    out = _settle_memory(out, edit, todo)
     out = _settle_operands(out, edit, todo)
     return Spliced(free_names(out, edit, todo, names, MARKS, repeated), edit, owners)
 
@@ -469,29 +469,25 @@ def _without_provenance(edit: Edit, todo: Inlining, rows: Array) -> None:
         edit.forget("blocks", np.unique(runs.start[last] + runs.length[last] - 1))
 
 
-def _settle_memory(out: IR, edit: Edit, todo: Inlining) -> IR:
+def _rebase(edit: Edit, todo: Inlining) -> None:
     """Rebase SB addresses, and place new storage behind the function's own (rule N8)."""
-    base = np.append(0, todo.binding.base)
-    runs = edit.runs["locations"]
-    locations = out.tables["locations"]
-    changes: dict[str, Table] = {}
-    if todo.binding.base.any():
-        added, addr = runs.spread(base[runs.copy]), locations["addr"]
-        moved = (locations["type"] == vocabulary.MEM_SB) & (added != 0)
-        absent = moved & (addr == NULL_INT)
-        changed = {"addr": np.where(moved, np.where(absent, 0, addr) + added, addr)}
+    batch, base = todo.batch, np.append(0, todo.binding.base)
+    edit.follow(["locations"])
+    if base.any():
+        addr = batch.column("locations", "addr")
+        on_chip = batch.column("locations", "type") == vocabulary.MEM_SB
+        edit.increase("locations", "addr", base, on_chip & (addr != NULL_INT))
+        absent = on_chip & (addr == NULL_INT)
         if absent.any():
-            changed["layout"] = locations["layout"].copy()
-            changed["layout"][absent] = layouts.add_key(out.pools.layouts, changed["layout"][absent], "addr")
-        changes["locations"] = locations.replace(**changed)
-
+            runs = edit.runs["locations"]
+            source, added = runs.source(), runs.spread(base[runs.copy])
+            rows = np.flatnonzero(absent[source] & (added != 0))
+            layout_ = edit.at("locations", "layout", source[rows])
+            edit.settle("locations", "addr", rows, added[rows])
+            edit.settle("locations", "layout", rows, layouts.add_key(edit.ir.pools.layouts, layout_, "addr"))
+    offset = _ordinal_offsets(todo)
     for table in ("sets", "registers"):
-        runs = edit.runs[table]
-        if (runs.copy > 0).any():
-            offset = _ordinal_offsets(todo)
-            ordinal = out.tables[table]["ordinal"] + runs.spread(offset[runs.copy])
-            changes[table] = out.tables[table].replace(ordinal=ordinal)
-    return out.replace(**changes) if changes else out
+        edit.increase(table, "ordinal", offset)
 
 
 def _ordinal_offsets(todo: Inlining) -> Array:
