@@ -50,9 +50,6 @@ _OF_CALLEES = {("calls", "callee_id"), ("call_arguments", "formal_set_id"), ("ca
 """Keys of a call on the function that it names, which a clone of the call shares."""
 
 
-_NOTHING = np.empty(0, np.int64), np.empty(0, np.int64)
-
-
 @dataclass
 class Window:
     """The source rows that each copy looks into, for one table: from `first`, `rows` many (copy 0 has none)."""
@@ -340,7 +337,7 @@ class Edit:
                 continue
             if runs is None:
                 runs = Runs.whole(len(old))
-            elif (table, key) not in self._losing and (self.settled.get((table, key), _NOTHING)[1] >= 0).all():
+            elif (table, key) not in self._losing:
                 continue
             before = np.empty(runs.total, np.int32)
             copy_runs(old[key], new[key], runs.start, runs.length, before)
@@ -372,12 +369,12 @@ class Edit:
 
     def _column(self, table: str, column: schema.Column, runs: Runs, out: Array) -> Array:
         first, second, start = self._sources(table, column, runs)
+        lost = 0
         if column.name == schema.BY_NAME[table].parent and runs.shift is not None:
             shift_runs(first, second, start, runs.length, runs.shift, out)
         elif (places := self._places_of(column)) is not None:
             copy = np.zeros_like(runs.copy) if (table, column.name) in _OF_CALLEES else runs.copy
-            if map_runs(first, second, start, runs.length, places[1][copy], places[0], out):
-                self._losing.add((table, column.name))
+            lost = map_runs(first, second, start, runs.length, places[1][copy], places[0], out)
         else:
             copy_runs(first, second, start, runs.length, out)
         if column.name in _MARKED and self.chains is not None:
@@ -390,6 +387,9 @@ class Edit:
         if (table, column.name) in self.settled:
             rows, values = self.settled[table, column.name]
             out[rows] = values
+            lost += (np.asarray(values) < 0).any()
+        if lost and out.min(initial=0) < 0:
+            self._losing.add((table, column.name))
         return out
 
     def _sources(self, table: str, column: schema.Column, runs: Runs) -> tuple[Array, Array, Array]:
