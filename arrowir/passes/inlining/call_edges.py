@@ -342,9 +342,7 @@ def _runs(instructions: Runs, edges: Dependencies, owners: Array, lists: Lists) 
     shift = at - source
     old = ~replaced
     # The new lists' edges, one run each: where they stand among the old ones follows from their owners.
-    key = np.concatenate((at[old], lists.owner))
-    second = np.concatenate((np.zeros(old.sum(), np.int64), np.arange(len(lists.owner))))
-    order = np.lexsort((second, key))
+    order = np.argsort(np.concatenate((at[old], lists.owner)), kind="stable")
     start = np.concatenate((start[old], lists.source))[order]
     length = np.concatenate((length[old], np.ones(len(lists.owner), np.int64)))[order]
     copy = np.concatenate((copy[old], lists.copy))[order]
