@@ -30,7 +30,7 @@ from arrowir.runs import (
     text_bytes,
 )
 from arrowir.store import Array, Strings, Table, children, starts
-from arrowir_kernels import copy_runs, fill_runs, increase_runs, map_runs, number_runs, shift_runs
+from arrowir_kernels import copy_runs, fill_runs, increase_runs, map_runs, number_runs, place_clones, shift_runs
 
 _NAMES = {
     "operands": {"location_id": "name", "set_id": "set_name", "register_id": "register_name"},
@@ -95,7 +95,6 @@ class Edit:
         self.forgotten: dict[str, Array] = {}
         self._places: dict[str, tuple[Array, Array] | None] = {}
         self._losing: set[tuple[str, str]] = set()
-        self._unmade = set(schema.STORED)
         self._begun: list[tuple[list[tuple[str, str]], Work[Array | Strings | None]]] = []
         self._first_copy = np.zeros(copies, np.int64)
 
@@ -114,7 +113,7 @@ class Edit:
 
         `of` is the copy whose place of `target` is meant. Copy 0, the rows themselves, has bound keys too (`unite`).
         """
-        copies = np.broadcast_to(np.asarray(of), np.shape(target))
+        copies = of if np.ndim(of) else np.full(np.shape(target), of)
         new = tuple(np.asarray(a, np.int64) for a in (copy, row, target, copies))
         old = self.bound.get(table, tuple(a[:0] for a in new))
         self.bound[table] = tuple(np.concatenate(pair) for pair in zip(old, new, strict=True))
@@ -260,13 +259,13 @@ class Edit:
         sizes[0] = rows
         base = starts(sizes)[:-1]
         places = np.empty(int(base[-1] + sizes[-1]), np.int32)
-        copy_runs(own, own[:0], np.concatenate(([0], window.first[1:])), sizes, places)
         shift = base - window.first
         shift[0] = 0
-        if runs is not None:
-            clones = runs.copy > 0
-            where = runs.start[clones] + shift[runs.copy[clones]]
-            number_runs(where, runs.length[clones], runs.begins[:-1][clones], places)
+        runs = runs or Runs.whole(0)
+        clones = np.flatnonzero(runs.copy)
+        clones = clones[np.argsort(runs.copy[clones], kind="stable")]
+        begin, length, value = runs.start[clones], runs.length[clones], runs.begins[clones]
+        place_clones(own, base, shift, runs.copy[clones], begin, length, value, places)
         if bound is not None:
             copy, row, target, of = bound
             places[row + shift[copy]] = places[target + shift[of]]
@@ -284,16 +283,16 @@ class Edit:
         work = [partial(piece.make, *[next(outs) for _ in piece.arrays]) for _, piece in pieces]
         rows = max((self.runs[name].total for name in tables if name in self.runs), default=0)
         self._begun.append(([(name, piece.column) for name, piece in pieces], Work(work, rows)))
-        self._unmade.difference_update(tables)
 
     def build(self) -> IR:
         """Make the new tables. Tables and columns that nothing touches are shared with the old batch."""
         names = [name for name in schema.STORED if name != "references"]
-        self.begin(*[name for name in names if name in self._unmade])
+        begun = {name for pieces, _ in self._begun for name, _ in pieces}
+        self.begin(*[name for name in names if name not in begun])
         columns: dict[str, dict[str, Array | Strings | None]] = {name: {} for name in names}
         while self._begun:  # the last first: others are at work on the first; what is done holds nothing any more
-            begun, work = self._begun.pop()
-            for (name, column), values in zip(begun, work.done(), strict=True):
+            pieces, work = self._begun.pop()
+            for (name, column), values in zip(pieces, work.done(), strict=True):
                 columns[name][column] = values
         made = IR(
             {name: self._table(name, columns[name]) for name in names},

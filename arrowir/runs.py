@@ -44,10 +44,10 @@ class Runs:
     def of(cls, start: Array, length: Array, copy: Array | int = 0, shift: Array | None = None) -> "Runs":
         """Make runs, leaving out empty ones."""
         start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
-        copies = np.broadcast_to(np.asarray(copy, np.int64), start.shape)
+        copies = np.asarray(copy, np.int64) if np.ndim(copy) else np.full(start.shape, copy, np.int64)
         some = length > 0
         if some.all():
-            return cls(start, length, np.ascontiguousarray(copies), shift)
+            return cls(start, length, copies, shift)
         return cls(start[some], length[some], copies[some], None if shift is None else shift[some])
 
     @classmethod

@@ -26,6 +26,7 @@ from arrowir_kernels.runs import (
     increase_runs,
     map_runs,
     number_runs,
+    place_clones,
     shift_runs,
 )
 from arrowir_kernels.spans import nest_spans, reached_over
@@ -49,6 +50,7 @@ __all__ = [
     "nest_spans",
     "number_runs",
     "peel",
+    "place_clones",
     "prefix_hits",
     "reach_over",
     "reached_over",

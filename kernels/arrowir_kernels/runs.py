@@ -182,6 +182,45 @@ def number_runs(
 
 
 @kernel
+def place_clones(
+    own: NDArray[np.int32],
+    base: Rows,
+    shift: Rows,
+    copy: Rows,
+    start: Rows,
+    length: Rows,
+    value: Rows,
+    places: NDArray[np.int32],
+) -> None:
+    """Fill in where rows come to stand for each copy: where it has a run of them, there, else as the rows themselves.
+
+    Parameters
+    ----------
+    own
+        The new place of each row itself.
+    base, shift
+        Where the places of each copy begin, and what is added to a row to get its place among them; rising.
+    copy, start, length, value
+        Copy, first row, number of rows and first new place of each run of a clone, by copy.
+    places
+        Filled, copy after copy.
+    """
+    run = 0
+    for number in range(len(base)):
+        end = base[number + 1] if number + 1 < len(base) else len(places)
+        target = places[base[number] : end]
+        source = own[base[number] - shift[number] : end - shift[number]]
+        for row in range(len(target)):
+            target[row] = source[row]
+        while run < len(copy) and copy[run] == number:
+            begin = start[run] + shift[number]
+            target, first = places[begin : begin + length[run]], value[run]
+            for row in range(length[run]):
+                target[row] = first + row
+            run += 1
+
+
+@kernel
 def increase_runs(start: Rows, length: Rows, by: Rows, chosen: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
     """Add a number of each run to its copies of some source rows.
 

@@ -194,6 +194,26 @@ def for_increase_runs(random: Generator) -> Arguments:
     return start, length, by, random.random(30) < 0.5, random.integers(0, 9, int(length.sum())).astype(np.int64)
 
 
+def for_place_clones(random: Generator) -> Arguments:
+    rows, copies = 20, int(random.integers(1, 6))
+    first, size = random.integers(0, 10, copies), random.integers(0, 10, copies)
+    base = np.cumsum(size) - size
+    runs = np.sort(random.integers(0, copies, 5))
+    length = np.minimum(random.integers(0, 4, 5), size[runs])
+    start = first[runs] + (size[runs] - length) * random.integers(0, 2, 5)
+    places = np.full(int(size.sum()), -7, np.int32)
+    return (
+        random.permutation(rows).astype(np.int32),
+        base,
+        base - first,
+        runs,
+        start,
+        length,
+        random.integers(0, 50, 5),
+        places,
+    )
+
+
 def for_find_children(random: Generator) -> Arguments:
     column = np.sort(random.integers(0, 30, int(random.integers(0, 90)))).astype(np.int32)
     start, length = random.integers(0, 32, 20).astype(np.int64), random.integers(0, 4, 20).astype(np.int64)

@@ -140,6 +140,9 @@ def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors
         (4, vocabulary.ROLE_IN, vocabulary.INPUT_KINDS, vocabulary.DIRECTION_IN),
         (5, vocabulary.ROLE_OUT, vocabulary.OUTPUT_KINDS, vocabulary.DIRECTION_OUT),
     ):
+        waiting = np.flatnonzero((bound == _UNBOUND) & of_kind(kind, kinds))
+        if not len(waiting):
+            continue
         own = operands.named & (operands.role == role)
         if role == vocabulary.ROLE_OUT:
             own &= place < (outputs - pads)[operands.site]
@@ -147,7 +150,6 @@ def bind(ir: IR, sites: Sites, status: Array, memory: Place, errors: FirstErrors
         own = np.flatnonzero(own)
         named = _pairs_in(operands.site[own], operands.storage[own], entries.site[taken], entries.storage[taken])
         own = own[~named]
-        waiting = np.flatnonzero((bound == _UNBOUND) & of_kind(kind, kinds))
         _bind_by_position(ir, sites, bound, site, formal, waiting, operands, own, rank, fail)
 
     _check_counts(ir, sites, storages, site, formal, bound, fail)
@@ -212,8 +214,8 @@ def _entries(ir: IR, sites: Sites, storages: Storages) -> _Entries:
     table = ir.tables["call_arguments"]
     first, count = children(table["instruction_id"], sites.row)
     row = expand(first, count)
-    storage = storages.of(table["actual_location_id"][row], table["actual_set_id"][row])
-    return _Entries(np.repeat(np.arange(len(sites)), count), row, table["direction"][row], storage)
+    storage = storages.of(table.at("actual_location_id", row), table.at("actual_set_id", row))
+    return _Entries(np.repeat(np.arange(len(sites)), count), row, table.at("direction", row), storage)
 
 
 def _bind_entries(
@@ -221,8 +223,8 @@ def _bind_entries(
 ) -> tuple[Array, Array, Array]:
     """Bind by name: the last entry for a parameter wins, over both maps."""
     table = ir.tables["call_arguments"]
-    formal, register = table["formal_set_id"][entries.row], table["formal_register_id"][entries.row]
-    actual_register = table["actual_register_id"][entries.row]
+    formal, register = table.at("formal_set_id", entries.row), table.at("formal_register_id", entries.row)
+    actual_register = table.at("actual_register_id", entries.row)
     is_set = formal >= 0
     is_set[is_set] = is_parameter(ir.tables["sets"]["kind"][formal[is_set]])
     unknown = ~is_set & (register < 0)

@@ -23,6 +23,7 @@ NoOp for what would be empty, a branch to the entry, the gatherer of roots, a No
 sinks, a NoOp for an empty continuation."""
 
 ALONE, TO_ENTRY, START, ENTRY, DONE, CONTINUATION = range(len(HELPERS))
+CLONES = -1
 
 
 @dataclass
@@ -179,22 +180,24 @@ def place(row: Array, stays: Runs, bodies: Bodies, body: Array, layout: Layout, 
     """
     number = np.arange(len(row))
     start, head, count = bodies.start[body], layout.head, bodies.count[body]
-    one = layout.present.astype(np.int64)
-    at = np.cumsum(layout.present.ravel()).reshape(one.shape) - 1 + first_helper
+    at = np.cumsum(layout.present.ravel()).reshape(layout.present.shape) - 1 + first_helper
     pieces = [(stays.start * 2, stays.start, stays.length, stays.copy)]
+    place_of: dict[int, int] = {}  # of each kind of helper, and of clones, among the pieces of a call-site
     for kind in range(len(HELPERS)):
         if kind == DONE:
+            place_of[CLONES] = len(pieces) - 1
             pieces.append((row * 2 + 1, start, head, number + 1))
-        pieces.append((row * 2 + 1, at[kind], one[kind], number * 0))
-        if kind == DONE:
+        if layout.present[kind].any():
+            place_of[kind] = len(pieces) - 1
+            pieces.append((row * 2 + 1, at[kind], layout.present[kind].astype(np.int64), number * 0))
+        if kind == DONE and (head < count).any():
             pieces.append((row * 2 + 1, start + head, count - head, number + 1))
     key, begin, length, copy = (np.concatenate(column) for column in zip(*pieces, strict=True))
     order = np.argsort(key, kind="stable")
     new = np.empty(len(order), np.int64)
     new[order] = starts(length[order])[:-1]
     of_piece = new[len(stays.start) :].reshape(-1, len(row))
-    clones, after = DONE, DONE + 1
-    rows = np.delete(of_piece, [clones, after + 1], axis=0)
-    return Placed(
-        Runs.of(begin[order], length[order], copy[order]), of_piece[clones], np.where(layout.present, rows, -1)
-    )
+    first, helper = of_piece[place_of.pop(CLONES)], np.full(layout.present.shape, -1, np.int64)
+    for kind, piece in place_of.items():
+        helper[kind] = np.where(layout.present[kind], of_piece[piece], -1)
+    return Placed(Runs.of(begin[order], length[order], copy[order]), first, helper)
