@@ -68,6 +68,28 @@ def zeroed(values: Array) -> Array:
     return np.where(values == schema.NULL_INT, 0, values)
 
 
+def bank_start(bank: Array, addr: Array, bank_bytes: Array | int = vocabulary.PSUM_BANK_BYTES) -> Array:
+    """Return the byte of a partition that the addresses of PSUM locations count from.
+
+    That is the first one of their bank. Files that give the place in the partition instead are told by the address,
+    which lies in the bank that is named.
+
+    Parameters
+    ----------
+    bank, addr
+        Bank and address of each location, int64; of a negative bank the number without its sign counts.
+    bank_bytes
+        Bytes of a bank in a partition.
+
+    Examples
+    --------
+    >>> bank_start(np.array([3, 3, 0, -3]), np.array([0, 6400, 6400, 512])).tolist()
+    [6144, 0, 0, 6144]
+    """
+    first = np.abs(bank) * bank_bytes
+    return np.where((addr >= first) & (addr < first + bank_bytes), 0, first)
+
+
 def _block_module(ir: "IR") -> Array:
     blocks = ir.tables["blocks"]
     in_function = take(ir.tables["functions"]["module_id"], blocks["function_id"])

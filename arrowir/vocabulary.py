@@ -385,6 +385,10 @@ EVAL_RESERVED_ABOVE_LEVEL = 29
 """Architectures above this level have `EvalAccelReservedLoc` (rule M2)."""
 
 
+PSUM_BANK_BYTES = 2048
+"""Bytes of a PSUM bank in each partition, of every architecture."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arch:
     """An architecture and its on-chip memories; bytes are per partition.

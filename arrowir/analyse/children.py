@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arrowir import schema
-from arrowir.analyse.sides import Twins, mixed, pair, rank
+from arrowir.analyse.sides import Twins, hashed, mixed, pair, rank
 from arrowir.derived import take
 from arrowir.runs import expand
 from arrowir.store import Array, starts
@@ -138,6 +138,8 @@ def _pairs(match: "Match", table: str, expected: Rows, actual: Rows) -> Rows:
     found = Twins((len(expected[0]), len(actual[0])))
     found.set(first[same], second[same])
     found.join((mixed(groups[0], named[0]), mixed(groups[1], named[1])))
+    if table == "dependencies":
+        _join_call_sites(match, found, (expected[1], actual), groups)
     found.join(groups)
     first = np.flatnonzero(found.twin >= 0)
     return first, found.twin[first]
@@ -148,6 +150,26 @@ def _edge_identity(match: "Match", actual: Rows) -> Rows:
     target, name = match.sides.arrays("dependencies", "on_instruction_id"), match.sides.cells("dependencies", "name")
     image = match.image("instructions", target[1][actual[1]], match.chains("instructions")[actual[0]])
     return np.where(target[0] < 0, -2 - name[0], target[0]), np.where(image == -1, -2 - name[1][actual[1]], image)
+
+
+def _join_call_sites(match: "Match", found: Twins, edges: tuple[Array, Rows], groups: Rows) -> None:
+    """Pair edges on call-sites that are gone with the first edges on what each of them has brought."""
+    sides, chains = match.sides, match.sides.after.tables["call_chains"]
+    left = np.flatnonzero(found.twin < 0), np.flatnonzero(found.source < 0)
+    if not len(left[0]) or not len(left[1]) or not len(chains):
+        return
+    targets, owner = sides.arrays("dependencies", "on_instruction_id"), edges[1][0][left[1]]
+    site = targets[0][edges[0][left[0]]]
+    chain, around = (take(match.chains("instructions"), ids) for ids in (targets[1][edges[1][1][left[1]]], owner))
+    # Of the call-sites that a row came in by, the one that stood beside the owner of the edge.
+    while (inner := (chain >= 0) & (take(chains["parent_id"], chain) != around)).any():
+        chain = np.where(inner, take(chains["parent_id"], chain), chain)
+    left = left[0][site >= 0], left[1][chain >= 0]
+    keys = np.zeros(found.before, np.uint64), np.zeros(found.after, np.uint64)
+    for side, (table, ids) in enumerate((("instructions", site), ("call_chains", chain))):
+        names = hashed(sides.text(bool(side), table).gather(ids[ids >= 0]))
+        keys[side][left[side]] = mixed(groups[side][left[side]], names)
+    found.join(keys, (keys[0] != 0, keys[1] != 0))
 
 
 def _argument_identity(match: "Match", actual: Rows) -> Rows:

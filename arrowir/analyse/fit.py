@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arrowir import vocabulary as vocab
-from arrowir.derived import take, zeroed
+from arrowir.derived import bank_start, take, zeroed
 from arrowir.store import Array
+from arrowir.vocabulary import PSUM_BANK_BYTES
 
 if TYPE_CHECKING:
     from arrowir.ir import IR
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 LANES = 128
 BANKS = 8
 """Most banks of any PSUM."""
-BANK_BYTES = 2048
-"""Bytes of a PSUM bank in each partition, of every architecture."""
 LARGEST = 1 << 40
 """Larger sizes are cut to this: no memory comes near, and sums stay in 64 bits."""
 
@@ -70,28 +69,6 @@ def fit(ir: "IR") -> list[dict[str, dict[str, Any]]]:
     return found
 
 
-def bank_start(bank: Array, addr: Array, bank_bytes: Array | int = BANK_BYTES) -> Array:
-    """Return the byte of a partition that the addresses of PSUM locations count from.
-
-    That is the first one of their bank. Files that give the place in the partition instead are told by the address,
-    which lies in the bank that is named.
-
-    Parameters
-    ----------
-    bank, addr
-        Bank and address of each location, int64; of a negative bank the number without its sign counts.
-    bank_bytes
-        Bytes of a bank in a partition.
-
-    Examples
-    --------
-    >>> bank_start(np.array([3, 3, 0, -3]), np.array([0, 6400, 6400, 512])).tolist()
-    [6144, 0, 0, 6144]
-    """
-    first = np.abs(bank) * bank_bytes
-    return np.where((addr >= first) & (addr < first + bank_bytes), 0, first)
-
-
 def _filled(ir: "IR", rows: Array, module: Array) -> dict[str, Array]:
     """Return per module the bytes of the fullest partition, of the highest end, and of the largest location."""
     locations = ir.tables["locations"]
@@ -132,7 +109,7 @@ def _banks(ir: "IR", rows: Array, module: Array) -> Array:
     rows, module = rows[final], module[final]
     bank = np.clip(np.abs(zeroed(locations["bank"][rows])), 0, BANKS - 1)
     addr = np.minimum(zeroed(locations["addr"][rows]), LARGEST)
-    end = bank_start(bank, addr) - bank * BANK_BYTES + addr + np.minimum(locations["bytes"][rows], LARGEST)
+    end = bank_start(bank, addr) - bank * PSUM_BANK_BYTES + addr + np.minimum(locations["bytes"][rows], LARGEST)
     most = np.zeros((len(ir), BANKS), np.int64)
     np.maximum.at(most, (module, bank), end)
     return most

@@ -7,8 +7,7 @@ import numpy as np
 
 from arrowir import vocabulary as vocab
 from arrowir.analyse import overlaps
-from arrowir.analyse.fit import bank_start
-from arrowir.derived import zeroed
+from arrowir.derived import bank_start, zeroed
 from arrowir.store import Array
 from arrowir.verify.facts import Facts, found
 from arrowir.verify.registry import Found, rule

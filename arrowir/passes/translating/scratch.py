@@ -10,9 +10,9 @@ from arrowir.names import fresh_names, numbered, suffixed
 from arrowir.runs import join_text
 from arrowir.schema import NULL_INT
 from arrowir.store import Array, Strings, Table
+from arrowir.vocabulary import PSUM_BANK_BYTES
 
 PARTITIONS = 128
-BANK_BYTES = 2048
 BANKS = 8
 """PSUM of every architecture that has eight banks; the smallest, which has four, is checked by its own numbers."""
 
@@ -90,7 +90,7 @@ def pads_of(site: Array, function: Array, sb_bytes: Array, banks: Array, partiti
         np.where(is_sb, vocabulary.MEM_SB, vocabulary.MEM_PSUM),
         np.where(is_sb, 0, within - in_sb[item]),
         np.where(is_sb, PARTITIONS, partitions[item]),
-        np.where(is_sb, sb_bytes[item], BANK_BYTES),
+        np.where(is_sb, sb_bytes[item], PSUM_BANK_BYTES),
     )
 
 

@@ -4,19 +4,18 @@ from typing import Literal
 
 import numpy as np
 
+from arrowir.derived import bank_start
 from arrowir.diagnostics import SimulationError
 from arrowir.simulate.dtypes import F32
 from arrowir.simulate.registry import opcode
 from arrowir.simulate.step import Operand, Step
-from arrowir.vocabulary import arch
+from arrowir.vocabulary import PSUM_BANK_BYTES, arch
 
 Mode = Literal["start", "accumulate", "overwrite"]
 
 PIECE = 8
 ROWS, COLUMNS, WIDTH = 128, 128, 512
 """The most partitions of the operands, columns of the stationary one, and columns of the moving one."""
-_BANK = 2048
-"""Bytes of a PSUM bank in each partition."""
 _PLAIN_LEVEL = 20
 """Up to this level of architecture a transpose is a product like any other."""
 
@@ -212,11 +211,11 @@ def _clear(step: Step) -> None:
         return
     access = step.out.access
     memory, bytes_ = access.memory, access.bytes().reshape(-1)
-    region = _BANK << power
+    region = PSUM_BANK_BYTES << power
     program = step.machine.program
-    bank = abs(program.integer("locations", "bank", memory.location) or 0)
+    bank = program.integer("locations", "bank", memory.location) or 0
     addr = program.placement(memory.location).addr or 0
-    base = (addr if addr // _BANK == bank else bank * _BANK + addr) % region  # counted from the bank, or from byte 0
+    base = (int(bank_start(np.array([bank]), np.array([addr]))[0]) + addr) % region
     columns = bytes_ % memory.pitch
     low = (int(columns.min()) + base) // region * region - base
     high = min((int(columns.max()) + base) // region * region + region - base, memory.pitch)
