@@ -80,14 +80,16 @@ ROWS = (
         "inline_nki_kernel: 1,000 call-sites of one kernel of 200 instructions, 3 operands each",
         inline("sites_1000", 1000),
         needs=("sites_1000",),
-        peers=(Peer("llvm_inline_1000"), Peer("llvm_inline_unnamed")),
+        peers=(Peer("llvm_inline_1000", at_most=1 / 10), Peer("llvm_inline_unnamed")),
+        seconds=1 / 75,  # 15 million instructions per second
     ),
     Row(
         "inline_10000",
         "inline_nki_kernel: 10,000 call-sites",
         inline("sites_10000", 10_000),
         needs=("sites_10000",),
-        peers=(Peer("llvm_inline_10000"), Peer("inline_1000", at_most=12)),
+        peers=(Peer("llvm_inline_10000", at_most=1 / 25), Peer("inline_1000", at_most=12)),
+        seconds=0.08,  # 25 million instructions per second
     ),
     Row(
         "inline_50000",
@@ -101,14 +103,14 @@ ROWS = (
         "inline_nki_kernel: 1,000 call-sites, no dependencies",
         inline("sites_no_edges", 1000, edges=False),
         needs=("sites_no_edges",),
-        peers=(Peer("llvm_inline_1000"), Peer("inline_1000")),
+        peers=(Peer("llvm_inline_1000"), Peer("inline_1000", at_most=2)),
     ),
     Row(
         "inline_distinct",
         "inline_nki_kernel: 1,000 call-sites, each with a kernel of its own",
         inline("sites_distinct", 1000),
         needs=("sites_distinct",),
-        peers=(Peer("llvm_inline_distinct"), Peer("inline_1000")),
+        peers=(Peer("llvm_inline_distinct"), Peer("inline_1000", at_most=2)),
     ),
     Row(
         "inline_nested",
@@ -129,7 +131,7 @@ ROWS = (
         "inline_nki_kernel: 1,000 modules of one call-site each in one batch",
         inline("modules_1000", 1000),
         needs=("modules_1000",),
-        peers=(Peer("inline_1000"),),
+        peers=(Peer("inline_1000", at_most=2),),
     ),
     Row("llvm_inline_1000", "LLVM's always-inliner: 1,000 calls of a function of 200 instructions", llvm(1000)),
     Row("llvm_inline_unnamed", "LLVM's always-inliner: the same, values without names", llvm(1000, named=False)),

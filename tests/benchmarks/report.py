@@ -89,7 +89,7 @@ def _lines(one: Measured, by_name: dict[str, Measured], *, quick: bool) -> list[
     first = [one.row.name, *times, seconds(one.processor), rate(one), size(one.peak_bytes)]
     goals = [] if one.row.seconds is None else [("", "", _goal(one.median, one.row.seconds, seconds, quick))]
     goals += [
-        (c.peer, f"{c.ratio:.2f}", "" if c.at_most is None else _goal(c.ratio, c.at_most, "{:g}".format, quick))
+        (c.peer, f"{ratio(c.ratio)}", "" if c.at_most is None else _goal(c.ratio, c.at_most, "{:g}".format, quick))
         for c in comparisons(one, by_name)
     ]
     begins = [first, *([""] * len(first) for _ in goals[1:])]
@@ -116,7 +116,7 @@ def markdown(found: Sequence[Measured], *, quick: bool = False) -> str:
             continue
         times = f"{seconds(one.median)} ({seconds(min(one.seconds))} to {seconds(max(one.seconds))})"
         compared = comparisons(one, by_name)
-        ratios = ", ".join(f"{c.ratio:.2f} of `{c.peer}`" for c in compared)
+        ratios = ", ".join(f"{ratio(c.ratio)} of `{c.peer}`" for c in compared)
         goals = [] if one.row.seconds is None else [_goal(one.median, one.row.seconds, seconds, quick)]
         goals += [
             f"{_goal(c.ratio, c.at_most, '{:g}'.format, quick)} (of `{c.peer}`)"
@@ -134,6 +134,17 @@ def markdown(found: Sequence[Measured], *, quick: bool = False) -> str:
         )
         lines.append(" ".join(f"| {cell}".rstrip() for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def ratio(value: float) -> str:
+    """Return a ratio to two places, a small one to two digits.
+
+    Examples
+    --------
+    >>> ratio(1.637), ratio(0.0389)
+    ('1.64', '0.039')
+    """
+    return f"{value:.{2 if value >= 0.1 else 3}f}"
 
 
 def _goal(value: float, at_most: float, shown: Any, quick: bool) -> str:
