@@ -479,8 +479,12 @@ class Edit:
             found = self.places(codes[code])
             if found is not None:
                 which = np.flatnonzero((kind == code) & (target >= 0))
-                before = target[which]
-                target[which] = found[0][before + found[1][copies[which]]]
+                before, of = target[which], copies[which]
+                at = before + found[1][of]
+                if (window := self.windows.get(codes[code])) is not None:  # what lies outside moves as the rows do
+                    outside = (of > 0) & ((before < window.first[of]) | (before >= (window.first + window.rows)[of]))
+                    at[outside] = before[outside]
+                target[which] = found[0][at]
                 lost = target[which] < 0
                 names[which[lost]] = self._interned(codes[code], before[lost])
         columns |= {"row": row.astype(np.int32), "target_id": target, "name": names if (names >= 0).any() else None}

@@ -82,9 +82,19 @@ def query(ir: "IR", query: str) -> "pl.DataFrame":
     except ArrowIRError:
         raise
     except duckdb.Error as error:
-        raise ArrowIRError(f"the query was refused: {error}") from error
+        raise ArrowIRError(f"the query was refused: {_refusal(str(error))}") from error
     except Exception as error:
         raise ArrowIRError(f"the answer cannot be made a frame ({error}); cast such columns to varchar") from error
+
+
+def _refusal(text: str) -> str:
+    """Return what DuckDB says, with the names of tables where it does not know them."""
+    if re.match(r"Catalog Error: Table with name \S+ does not exist", text):
+        # What it suggests instead are tables of its own: of ours it knows those alone that the query names.
+        return f"{text.splitlines()[0]} Tables are {', '.join(VIEWS)}"
+    if 'syntax error at or near "references"' in text:
+        return f'{text}\nThe table `references` needs quotes: "references"'
+    return text
 
 
 def _open() -> "DuckDBPyConnection":

@@ -122,10 +122,10 @@ class Cells:
 
         found = pl.Series(texts, dtype=pl.String).gather(which)
         open_ = [k for k, text in enumerate(texts) if text is not None and extras.PLACEHOLDER in text]
-        if not open_:
+        place = np.flatnonzero(np.isin(which, open_))
+        if not len(place):  # the rows may be some of those that the texts are of
             return found
         ir = self.match.sides.after if is_after else self.match.sides.before
-        place = np.flatnonzero(np.isin(which, open_))
         width = len(ir.pools.extras) + 1
         key = which[place].astype(np.int64) * width + ir.tables[table]["extra"][rows[place]]
         filled: list[pl.Series] = []

@@ -293,7 +293,7 @@ class Comparison:
             texts = _text(pools[0], both // width - 1), _text(pools[1], both % width - 1)
             for member, old, new in _changed_members(*texts):
                 by_member.setdefault(member, []).append((number, old, new))
-        for member, found in by_member.items():
+        for member, found in sorted(by_member.items()):  # not in the order of the pools: each batch has its own
             number = np.full(len(distinct), -1, np.int64)
             number[[n for n, _, _ in found]] = np.arange(len(found))
             mine = np.flatnonzero(number[place] >= 0)

@@ -93,7 +93,10 @@ class Facts:
         gone = np.flatnonzero((self.match.twins["functions"].twin < 0) & (self._is_kernel == 1))
         of_chain, place = np.unique(chains["kernel"], return_inverse=True)
         texts = ["" if k < 0 else pool[k] for k in of_chain.tolist()] + names.gather(gone).to_list()
-        known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        # In the order of their functions, not of the pools: those are others in a data set.
+        place_of = {text: number for number, text in enumerate(dict.fromkeys(names.filter(self._is_kernel == 1)))}
+        listed = sorted(set(texts), key=lambda text: (place_of.get(text, len(place_of)), text))
+        known = {text: number for number, text in enumerate(listed)}
         numbers = np.array([known[text] for text in texts], np.int64)
         of_function = np.full(len(names), -1, np.int64)
         of_function[gone] = numbers[len(of_chain) :]

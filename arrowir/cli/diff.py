@@ -26,6 +26,8 @@ def diff(arguments: argparse.Namespace) -> int:
         text = _json(found, before, after) if arguments.json else f"{found}\n"
     console.answer(text)
     console.report((*before.messages, *after.messages), quiet=arguments.quiet)
+    if found and (before.failures or after.failures) and not arguments.quiet:
+        console.line("what could not be read is not compared: its module on the other side counts as added or removed")
     return 1 if found or before.failures or after.failures else 0
 
 

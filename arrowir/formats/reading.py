@@ -166,7 +166,9 @@ def documents(directory: Path) -> list[str]:
         for entry in directory.iterdir()
         if entry.name.endswith(SUFFIXES) and not entry.name.startswith(".") and not _is_companion(entry.name)
     )
-    return [str(directory / name) for name in names if (directory / name).is_file()]
+    paths = [directory / name for name in names]
+    # A link that leads nowhere is a module that cannot be read; to leave it out would hide that it is missing.
+    return [str(path) for path in paths if path.is_file() or not path.exists()]
 
 
 def _is_companion(name: str) -> bool:

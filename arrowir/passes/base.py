@@ -214,23 +214,24 @@ def _signed(step: Pass, ir: IR, messages: Iterable[Diagnostic]) -> tuple[Diagnos
 
 
 def _isolate(step: Pass, ir: IR, active: Array, error: Exception) -> PassResult:
-    """Find the modules that raise by halving, fail them, and run the others without them."""
+    """Run ever smaller halves of a batch that raises; a module that raises alone fails, the others go on."""
+    from arrowir import batches
+
+    done: list[tuple[Array, IR, PassResult]] = []
     bad: dict[int, Exception] = {}
 
-    def search(modules: Array, raised: Exception) -> None:
+    def divide(modules: Array, raised: Exception) -> None:
         if len(modules) == 1:
             bad[int(modules[0])] = raised
             return
         for half in np.array_split(modules, 2):
             part = ir.select(half)
             try:
-                _run(step, part, np.ones(len(part), bool))
+                done.append((half, part, _run(step, part, np.ones(len(part), bool))))
             except Exception as again:  # noqa: BLE001
-                search(half, again)
+                divide(half, again)
 
-    search(np.flatnonzero(active), error)
-    if not bad:  # raises only on the whole batch: nothing can be blamed but the batch
-        bad = dict.fromkeys(np.flatnonzero(active).tolist(), error)
+    divide(np.flatnonzero(active), error)
     step.log.error("internal error in %s", step.name, exc_info=error)
     status = np.zeros(len(ir), np.int8)
     status[list(bad)] = FAILED
@@ -242,21 +243,17 @@ def _isolate(step: Pass, ir: IR, active: Array, error: Exception) -> PassResult:
         )
         for m, e in sorted(bad.items())
     ]
-    good = np.flatnonzero(active & (status != FAILED))
-    if not len(good):
-        return PassResult(ir.after(step.name, step.options()), _signed(step, ir, failed), status)
-    from arrowir import batches
-
-    part = ir.select(good)
-    result = _run(step, part, np.ones(len(part), bool))
-    rest = np.setdiff1d(np.arange(len(ir)), good)
-    order = np.argsort(np.concatenate((good, rest)))
-    out = batches.select_modules(batches.concat([result.ir, ir.select(rest)]), order)
-    out = IR(out.tables, out.pools, diagnostics=ir.messages, history=result.ir.history)
-    status[good] = result.codes
-    lifted = tuple(moved(m, part, ir, good) for m in result.messages)
-    messages = sorted((*lifted, *_signed(step, ir, failed)), key=lambda m: (m.module_id is None, m.module_id))
-    return PassResult(out, tuple(messages), status)
+    messages = [*_signed(step, ir, failed)]
+    rest = ~active
+    rest[list(bad)] = True
+    for modules, part, result in done:
+        status[modules] = result.codes
+        messages += [moved(m, part, ir, modules) for m in result.messages]
+    untouched = np.flatnonzero(rest)
+    order = np.argsort(np.concatenate([*(modules for modules, _, _ in done), untouched]))
+    out = batches.select_modules(batches.concat([*(result.ir for _, _, result in done), ir.select(untouched)]), order)
+    out = IR(out.tables, out.pools, diagnostics=ir.messages, history=ir.after(step.name, step.options()).history)
+    return PassResult(out, tuple(sorted(messages, key=lambda m: (m.module_id is None, m.module_id))), status)
 
 
 def moved(message: Diagnostic, part: IR, whole: IR, modules: Array) -> Diagnostic:

@@ -83,7 +83,8 @@ def _errors(ir: IR, modules: Array) -> dict[int, list[Row]]:
 
 def refused(new: New, ir: IR, name: str) -> Diagnostic:
     """Return the row about a module that a pass fails with an error."""
-    more = f" (and {new.count - 1:,} more errors)" if new.count > 1 else ""
+    rest = new.count - 1
+    more = f" (and {rest:,} more error{'' if rest == 1 else 's'})" if rest else ""
     about = cast("dict[str, Any]", new.about)
     made = diag.make(
         "introduced_error", f"the pass brings in an error: {new.message}{more}", module_id=new.module, **about

@@ -167,6 +167,8 @@ def bind_by_position(site: Site, key: str, kinds: tuple[str, ...], operands: lis
         target = free[place].target
         if not isinstance(target, Location | MemorySet):
             raise site.failure("unresolved_name", f"operand names `{free[place].raw}`, which is not there")
+        if not any(target is each for each in (*site.caller.locations, *site.caller.sets)):
+            raise site.failure("unresolved_name", f"operand names `{target.name}` of another function")
         site.sets[formal] = target
 
 

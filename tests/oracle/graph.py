@@ -204,7 +204,8 @@ def parse_function(obj: dict[str, Any]) -> Function:
 
 
 def parse_storage(obj: dict[str, Any]) -> MemorySet | Register:
-    if obj.get("Skind") not in (None, "memory_location_set"):
+    kind = obj.get("Skind")
+    if kind != "memory_location_set" and (kind is not None or "memorylocations" not in obj):
         return Register(obj)
     memory_set = MemorySet(obj)
     if obj.get("memorylocations"):

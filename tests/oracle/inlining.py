@@ -69,7 +69,8 @@ class Inlining:
         calls, bodies = self.calls, self.bodies
         check_cycles(calls.outermost)
         removed = removed_functions(self.module, calls, self.shard_id)
-        check_size(predicted_rows(self.module, calls, removed, self.shard_id), max_instructions)
+        if calls.all_sites:  # O6: else nothing is made
+            check_size(predicted_rows(self.module, calls, removed, self.shard_id), max_instructions)
         for site in calls.all_sites:
             check_call_site(site)
         for callee in calls.callees():
@@ -135,6 +136,8 @@ def check_memory(module: Module, gate: Gate, site: Site, body: Canonical) -> Non
                 continue
             capacity = capacity_of(module.tree.get("arch"))
             end = base + location.number("addr") + location.partition_bytes
+            if base + location.number("addr") <= -(2**63):
+                raise site.failure("sb_overflow", f"`{location.name}` would begin below what 64 bits hold")
             if end > capacity:
                 raise site.failure(
                     "sb_overflow",

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from arrowir.diagnostics import ArrowIRError, FormatError
+from arrowir.formats import reading
 from arrowir.formats.bir_json import read_documents, read_json, to_json, write_json
 from arrowir.testing.assertions import assert_valid
 from arrowir.testing.expressions import affine, induction
@@ -201,6 +202,17 @@ def test_f2_a_bad_file_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert list(ir.messages) == found
     with pytest.raises(FormatError, match=r"b\.bir\.json"):
         read_documents([tmp_path / name for name in names], strict=True)
+
+
+def test_f2_a_link_that_leads_nowhere_is_a_row_too(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(SMALL)
+    (tmp_path / "b.json").symlink_to(tmp_path / "gone.json")
+    (tmp_path / "c.json").mkdir()
+    ir = reading.read(tmp_path)
+    assert ir.modules["name"].to_list() == ["a"]
+    (row,) = ir.messages
+    assert (row.module, row.code) == ("b", "format_error")
+    assert row.message.endswith("b.json: cannot be read: no such file or directory")
 
 
 def test_f2_a_bad_document_leaves_nothing_behind() -> None:

@@ -3,8 +3,11 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
+import arrowir as air
+from arrowir.passes.inlining.splice import splice
 from tests.oracle.builders import (
     access,
     call,
@@ -20,7 +23,7 @@ from tests.oracle.builders import (
     runtime,
 )
 from tests.oracle.calls import kernel, one_call
-from tests.single_pass import Json, Passed, refused, run_pass
+from tests.single_pass import Json, Passed, read, refused, run_pass
 
 inline = partial(run_pass, "inline_nki_kernel")
 fault = partial(refused, "inline_nki_kernel")
@@ -213,6 +216,21 @@ def test_n4_an_unresolved_operand_is_an_error_where_a_parameter_would_take_it() 
     assert message.code == "unresolved_name"
     assert "`gone`" in message.message
     assert bound(inline(caller(callee, "x", ins=[access("x"), access("gone")]))) == ["x"]
+
+
+@pytest.mark.parametrize("owner", ["k", "other"])
+def test_n4_an_operand_in_another_function_is_no_actual(owner: str) -> None:
+    foreign = access("y" if owner == "other" else "a", memref_owner_func=owner)
+    document = caller(parameters(("a", "Input")), "x", ins=[foreign, access("x")])
+    document["functions"].append(function("other", [memory_set("y_set")]))
+    message = fault(document)
+    assert message.code == "unresolved_name"
+    assert f"`{foreign['memref']}`, which is not in `main`" in message.message
+    own = access("x", memref_owner_func="main")
+    assert bound(inline(caller(parameters(("a", "Input")), "x", ins=[own]))) == ["x"]
+    # One that nothing takes is no matter.
+    document["functions"][0]["blocks"][0]["instructions"][0]["ins"].reverse()
+    assert bound(inline(document)) == ["x"]
 
 
 # N4: registers
@@ -500,3 +518,49 @@ def test_r2_a_location_of_another_function_stays(place: str) -> None:
     outcome = inline(document)
     made = row(outcome.doc, "C_K", 1 if place == "before" else 0)["ins"]
     assert made == [access("q", memsetref="q_set", memref_owner_func="other"), access("C:q")]
+
+
+# R2, N11: storage of other functions
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_r2_n11_clones_go_on_naming_storage_of_another_function(behind: bool) -> None:
+    other = function("other", [memory_set("o_set"), memory_set("p_set")])
+    mine = [memory_set("t_set"), memory_set("u_set")]
+    operands = [
+        access("p", memref_owner_func="other", memsetref="p_set"),
+        access("u", memref_owner_func="k"),
+        access("x", memref_owner_func="main"),
+    ]
+    main = function("main", [memory_set("x_set")], call("C"), call("D"))
+    callers = [main, other] if behind else [other, main]
+    document = module(*callers, kernels=[function("k", mine, op("K", ins=operands, outs=[access("t")]))])
+    made = inline(document).doc
+    for site in "CD":
+        clone = row(made, f"{site}_K", callers.index(main))
+        assert clone["ins"] == [
+            operands[0],
+            access(f"{site}:u", memref_owner_func="main"),
+            operands[2],
+        ]
+        assert clone["outs"] == [access(f"{site}:t")]
+
+
+def test_r2_n15_storage_of_a_kernel_that_goes_keeps_its_name() -> None:
+    operand = access("t", memref_owner_func="k2", memsetref="t_set")
+    callees = [function("k", [], op("K", ins=[operand])), function("k2", [memory_set("t_set")], op("L"))]
+    outcome = inline(module(function("main", [], call("C"), call("D", "k2")), kernels=callees))
+    assert row(outcome.doc, "C_K")["ins"] == [operand]
+    assert outcome.ir.count("functions") == 1
+
+
+def test_n1_storage_of_another_function_costs_a_call_site_nothing() -> None:
+    operand = access("x0", memref_owner_func="main", memsetref="x0_set")
+    main = function("main", [memory_set(f"x{n}_set") for n in range(50)], *(call(f"C{n}") for n in range(40)))
+    callee = function("k", [memory_set("t_set")], op("K", ins=[operand]))
+    ir = read(module(main, kernels=[callee]))
+    edit = splice(air.passes.InlineNkiKernel().plan(ir, np.ones(1, bool)).edit).edit
+    for table in ("sets", "locations"):
+        found = edit.places(table)
+        assert found is not None
+        assert len(found[0]) == ir.count(table) + 40

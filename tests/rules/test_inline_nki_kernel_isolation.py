@@ -126,3 +126,29 @@ def test_o9_a_defect_in_the_midst_of_inlining_fails_only_the_module_that_meets_i
     for number, document in enumerate(documents):
         if number not in failed:
             assert result.ir.to_json(number) == expected[written(document)][0]
+
+
+def test_o9_modules_that_raise_only_together_do_not_touch_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect that two modules have in common, beside one that raises alone."""
+    make = implementation.canonicalise
+
+    def canonicalise(ir: IR, *rest: Any) -> Any:
+        names = set(ir.modules["name"])
+        if "cursed" in names or {"one", "other"} <= names:
+            raise MemoryError("a defect")
+        return make(ir, *rest)
+
+    monkeypatch.setattr(implementation, "canonicalise", canonicalise)
+    documents = [good(number) for number in range(24)]
+    names = {3: "one", 10: "cursed", 20: "other"}
+    result = air.passes.inline_nki_kernel(read_all(documents, names))
+    assert [n for n, status in enumerate(result.status.to_list()) if status == "failed"] == [10]
+    (error,) = [m for m in result.messages if m.severity == "error"]
+    assert (error.module_id, error.module, error.code) == (10, "cursed", "internal_error")
+    assert result.ir.modules["name"].to_list() == [names.get(n, "m") for n in range(24)]
+    expected = alone(documents, {10: ""})
+    for number, document in enumerate(documents):
+        if number != 10:
+            text, status, messages = expected[written(document)]
+            assert (result.ir.to_json(number), result.status[number]) == (text, status)
+            assert [m.code for m in result.messages if m.module_id == number] == messages

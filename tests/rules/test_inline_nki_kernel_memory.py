@@ -327,6 +327,14 @@ def test_n03_sizes_and_bases_far_above_do_not_wrap() -> None:
         assert fault(padded(sb_set("t_set", 0), addr=size)).code == "sb_overflow"
 
 
+def test_n03_a_base_and_an_address_far_below_do_not_wrap() -> None:
+    lowest = -(2**63) + 1
+    assert addresses(inline(padded(sb_set("t_set", 7), sb_set("u_set", 0), addr=lowest))) == [lowest + 7, lowest]
+    message = fault(padded(sb_set("t_set", 7), sb_set("u_set", -7), addr=lowest))
+    assert (message.code, message.location) == ("sb_overflow", "u")
+    assert f"= {lowest - 7}, " in message.message
+
+
 def test_n8_the_first_location_that_does_not_fit_is_named() -> None:
     storage = (sb_set("t_set", 0), sb_set("u_set", GEN3), sb_set("v_set", GEN3 + 8))
     assert fault(one(*storage)).location == "u"

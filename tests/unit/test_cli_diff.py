@@ -83,6 +83,7 @@ def test_batches_and_files_that_cannot_be_read(command: Command, tmp_path: Path)
     code, out, err = command("diff", before, after)
     assert code == 1
     assert "error[format_error] c: " in err
+    assert err.splitlines()[-1].startswith("what could not be read is not compared: ")
     assert out.startswith("3 modules: 2 differ\n\nb\n")
     assert out.endswith("c\n  modules        1 removed: c\n")
     code, out, _ = command("diff", before, after, "--json")

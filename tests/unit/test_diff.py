@@ -336,6 +336,35 @@ def test_every_row_names_its_module() -> None:
     assert repr(found) == "<arrowir.Diff: 2 of 3 modules differ, 2 differences>"
 
 
+def test_a_member_that_names_something_in_one_module_and_nothing_in_another() -> None:
+    before, after = [], []
+    for name in "ab":
+        document = sample()
+        instruction(document, "set")["weight"] = 1
+        before.append(read(document, name))
+        instruction(document, "set")["weight"] = 2
+        after.append(read(document if name == "a" else sample(), name))
+    found = air.diff(air.concat(before), air.concat(after))
+    told_of = found.rows.filter(module="b", column="weight")
+    assert told_of["after"].str.contains('"r"').to_list() == [True]
+    assert "weight 1 -> 2" in str(found)
+
+
+def test_members_are_told_in_the_same_order_whatever_stands_beside_the_module() -> None:
+    def document(**members: object) -> Json:
+        made = sample()
+        instruction(made, "load").update(members)
+        return made
+
+    before, after = document(b=1, a=1), document(b=2, a=2)
+    alone = air.diff(read(before), read(after))
+    assert alone.rows["column"].to_list() == ["a", "b"]
+    others = read(document(a=1), "x"), read(document(a=2), "x")
+    beside = air.diff(air.concat([others[0], read(before)]), air.concat([others[1], read(after)]))
+    assert beside.rows.filter(module="m")["column"].to_list() == ["a", "b"]
+    assert beside.rows.filter(module="m").drop("id_before", "id_after").equals(alone.rows.drop("id_before", "id_after"))
+
+
 def test_text_and_html_of_many_modules_are_cut() -> None:
     changed = sample()
     rename(changed, "twice", "<double>")

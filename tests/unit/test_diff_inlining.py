@@ -192,6 +192,25 @@ def test_provenance_comes_through_parquet_and_not_through_json(tmp_path: Path) -
     assert not air.diff(after, air.read_json(after.to_json(), name="m"))
 
 
+def test_kernels_are_told_in_the_order_of_their_functions(tmp_path: Path) -> None:
+    module = build.module()
+    kernels = [module.kernel(name) for name in "zyx"]
+    for kernel in kernels:
+        kernel.add("NoOp", name="n")
+    main = module.function("main")
+    for kernel in kernels[::-1]:
+        main.call(kernel, {}, {})
+    before = module.ir("m")
+    after = inlined(before)
+    after.write_parquet(tmp_path / "after")
+    for other in (after, air.read_parquet(tmp_path / "after")):
+        found = air.diff(before, other)
+        counted = found.summary.filter(table="instructions", what="added")
+        assert counted["kernel"].to_list() == ["z", "y", "x"]
+        lines = [line for line in str(found).splitlines() if " of kernel " in line]
+        assert [line[-1] for line in lines] == ["z", "y", "x"]
+
+
 def test_clones_that_were_there_before_are_things_like_others() -> None:
     before = inlined(calling(2, 4))
     document = json.loads(before.to_json())

@@ -18,6 +18,7 @@ from arrowir.ir import IR
 from arrowir.passes.inlining.failures import FirstErrors
 from arrowir.passes.inlining.kernel_calls import ARGUMENTS, Sites, about
 from arrowir.runs import expand
+from arrowir.schema import NULL_INT
 from arrowir.store import Array, children, starts
 
 if TYPE_CHECKING:
@@ -319,7 +320,10 @@ def _bind_by_position(
     taken = np.zeros(len(waiting), np.int64)
     taken[has] = own[begin[has] + number[has]]
     storage = np.where(has, operands.storage[taken] if len(operands.site) else NOTHING, NOTHING)
-    missing = storage == NOTHING
+    at, caller = np.flatnonzero(storage >= 0), sites.function[site[waiting]]
+    foreign = np.zeros(len(waiting), bool)  # named by way of `memref_owner_func`
+    foreign[at] = ir.array("locations", "function_id")[storage[at]] != caller[at]
+    missing = (storage == NOTHING) | foreign
     sets, names = ir.tables["sets"].text(), ir.pools.names
 
     def text(k: int) -> str:
@@ -329,6 +333,9 @@ def _bind_by_position(
             return (
                 f"parameter `{name}` of `{callee}` is bound to nothing: name it in the argument map or add an operand"
             )
+        if foreign[k]:
+            there, here = ir.tables["locations"].text()[int(storage[k])], ir.tables["functions"].text()[int(caller[k])]
+            return f"parameter `{name}` of `{callee}` would be bound to `{there}`, which is not in `{here}`"
         row = operands.row[taken[k]]
         written = max(ir.tables["operands"]["name"][row], ir.tables["operands"]["set_name"][row])
         return f"parameter `{name}` of `{callee}` would be bound to `{names[int(written)]}`, which is not there"
@@ -448,14 +455,19 @@ def check_memory(
     addr, size = zeroed(batch.column("locations", "addr")[row]), zeroed(batch.column("locations", "bytes")[row])
     ends = exact.total(addr, size)
     highest, has = np.zeros(len(count), ends.dtype), np.zeros(len(count), bool)
+    lowest = np.zeros(len(count), np.int64)
     begins = np.flatnonzero(np.diff(owner, prepend=-1))
     if len(begins):
         has[owner[begins]], highest[owner[begins]] = True, np.maximum.reduceat(ends, begins)
+        lowest[owner[begins]] = np.minimum.reduceat(addr, begins)
     names, of_name = np.unique(ir.tables["modules"]["arch"], return_inverse=True)
     archs = [vocabulary.arch(ir.pools.names[name]) if name >= 0 else None for name in names.tolist()]
     capacity = np.array([-1 if a is None or a.sbuf_bytes is None else a.sbuf_bytes for a in archs], np.int64)[of_name]
     limit_of = capacity[sites.module]
-    over = np.flatnonzero(has[body] & ((limit_of < 0) | (exact.total(base, highest[body]) > limit_of)))
+    wrong = (limit_of < 0) | (exact.total(base, highest[body]) > limit_of)
+    if base.min(initial=0) < 0:  # else no sum is below 64 bits
+        wrong |= exact.total(base, lowest[body]) <= NULL_INT
+    over = np.flatnonzero(has[body] & wrong)
 
     def message(s: int) -> Diagnostic:
         limit = capacity[sites.module[s]]
@@ -469,12 +481,15 @@ def check_memory(
                 "cannot be checked against its capacity",
             )
         too_high = exact.total(np.broadcast_to(base[[s]], len(ends)), ends) > limit
-        k = np.flatnonzero((owner == body[s]) & too_high)[0]
+        too_low = exact.total(np.broadcast_to(base[[s]], len(addr)), addr) <= NULL_INT
+        k = np.flatnonzero((owner == body[s]) & (too_high | too_low))[0]
         where, start, width = int(base[s]), int(addr[k]), int(size[k])
         name = batch.text("locations", int(row[k]))
         text = (
             f"`{name}` would end at {where} + {start} + {width} = {where + start + width}, "
             f"above the {limit} bytes of a partition"
+            if too_high[k]
+            else f"`{name}` would begin at {where} + {start} = {where + start}, below what 64 bits hold"
         )
         known = int(row[k]) if row[k] < ir.count("locations") else None
         return about(ir, sites, s, "sb_overflow", text, location=name, location_id=known)

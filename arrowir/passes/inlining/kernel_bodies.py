@@ -100,33 +100,19 @@ class Bodies:
         callee = batch.column("calls", "callee_id")
         return np.unique(callee[(self.of_rows(batch.column("calls", "instruction_id")) >= 0) & (callee >= 0)])
 
-    def span(self, batch: Extended, table: str) -> tuple[Array, Array]:
-        """Return per body the range of rows of `table` that holds all that the body refers to.
+    def foreign(self, batch: Extended, table: str) -> Array:
+        """Return the operands of bodies that name a row of `table` which another function owns.
 
         A body refers to its own storage, save where an operand says `memref_owner_func`.
         """
-        first, rows = (self.callee, np.ones_like(self.callee)) if table == "functions" else self.windows[table]
         codes = schema.STRUCTURAL["table"]
-        target = batch.column("references", "target")
-        foreign = target == codes.index("functions")
-        found: list[tuple[Array, Array]] = []
-        if foreign.any():
-            instruction = batch.column("operands", "instruction_id")
-            mine = foreign & (batch.column("references", "table") == codes.index("operands"))
-            operand = batch.column("references", "row")[mine]
-            if table == "functions":
-                found.append((instruction[operand], batch.column("references", "target_id")[mine]))
-            else:
-                key = {"locations": "location_id", "sets": "set_id", "registers": "register_id"}[table]
-                found.append((instruction[operand], batch.column("operands", key)[operand]))
-        last = first + rows
-        for at, key in found:
-            body = self.of_rows(at)
-            known = (body >= 0) & (key >= 0)
-            first, last = first.copy(), last.copy()
-            np.minimum.at(first, body[known], key[known])
-            np.maximum.at(last, body[known], key[known] + 1)
-        return first, last - first
+        mine = batch.column("references", "target") == codes.index("functions")
+        mine &= batch.column("references", "table") == codes.index("operands")
+        operand = batch.column("references", "row")[mine]
+        body = self.of_rows(batch.column("operands", "instruction_id")[operand])
+        key = batch.column("operands", f"{table[:-1]}_id")[operand]
+        first, rows = (column[body] for column in self.windows[table])
+        return operand[(body >= 0) & (key >= 0) & ((key < first) | (key >= first + rows))]
 
 
 def _own_chains(ir: IR, callee: Array) -> tuple[Array, Array]:

@@ -99,6 +99,7 @@ def splice(todo: Inlining) -> Spliced:
     edit.begin("sets", "locations", "registers")
     _lay_out_blocks(edit, todo, plan)
     placed = _lay_out_instructions(edit, todo, plan)
+    _settle_foreign(edit, todo)
     edit.begin("operands")
     places = _places(edit, todo, plan, placed)
     owners, had, has = call_edges.rewrite(
@@ -165,7 +166,8 @@ def _bind(edit: Edit, todo: Inlining, plan: Layout) -> None:
     batch, sites, bodies, body, binding = todo.batch, todo.sites, todo.bodies, todo.body, todo.binding
     ir = batch.ir
     number = np.arange(1, len(sites) + 1)
-    windows = {table: bodies.span(batch, table) for table in ("sets", "locations", "registers", "functions")}
+    windows = {table: bodies.windows[table] for table in ("sets", "locations", "registers")}
+    windows["functions"] = bodies.callee, np.ones_like(bodies.callee)
     windows["blocks"] = np.maximum(bodies.block, 0), bodies.blocks
     windows["instructions"] = bodies.start, bodies.rows
     if bodies.windows["call_chains"][1].any():
@@ -505,6 +507,26 @@ def _ordinal_offsets(todo: Inlining) -> Array:
     before = starts(of_body[todo.body])[:-1]
     first = np.searchsorted(sites.function, sites.function)
     return np.append(0, allocations[sites.function] + before - before[first])
+
+
+def _settle_foreign(edit: Edit, todo: Inlining) -> None:
+    """Let clones name what another function owns as the rows themselves do (rules R2, N11)."""
+    if not edit.rows("references"):
+        return
+    for table, key in (("locations", "location_id"), ("sets", "set_id")):
+        rows = todo.bodies.foreign(todo.batch, table)
+        if not len(rows):
+            continue
+        named = todo.batch.column("operands", key)
+        foreign = np.zeros(len(named), bool)
+        foreign[rows] = True
+        edit.instead("operands", key, np.where(foreign, -1, named))
+        edit.follow(["operands"])
+        runs, found = edit.runs["operands"], edit.places(table)
+        source = runs.source()
+        at = np.flatnonzero(foreign[source] & runs.spread(runs.copy > 0))
+        target = named[source[at]]
+        edit.settle("operands", key, at, target if found is None else found[0][target])
 
 
 def _settle_operands(out: IR, edit: Edit, todo: Inlining) -> IR:
