@@ -142,6 +142,6 @@ def _pairs(value: Any, key: str) -> list[tuple[str, str]]:
     for place, pair in enumerate(value):
         path = f"{key}[{place}]"
         if len(expect(pair, list, path)) != 2:
-            raise Wrong(path, f"expected a pair of names, found {len(pair)} items")
+            raise Wrong(path, f"expected a pair of names, found {len(pair)} item{'s' * (len(pair) != 1)}")
         pairs.append((expect(pair[0], str, f"{path}[0]"), expect(pair[1], str, f"{path}[1]")))
     return pairs

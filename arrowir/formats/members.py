@@ -451,7 +451,9 @@ class Members:
             for place, pair in enumerate(expect(value, list, key)):
                 path = f"{key}[{place}]"
                 if len(expect(pair, list, path)) != 2:
-                    raise Wrong(path, f"expected a pair of step and num, found {len(pair)} items")
+                    raise Wrong(
+                        path, f"expected a pair of step and num, found {len(pair)} item{'s' * (len(pair) != 1)}"
+                    )
                 pairs.append(f"[{expect_int(pair[0], f'{path}[0]')},{expect_int(pair[1], f'{path}[1]')}]")
             found = self._patterns[content] = self.pools.patterns.intern(f"[{','.join(pairs)}]")
         return found

@@ -242,3 +242,14 @@ def test_n16_a_continuation_has_no_provenance_though_nothing_else_was_made() -> 
     kept = blocks.filter(blocks["name"].str.ends_with("_continuation"))
     assert kept["original_name"].to_list() == [None]
     assert kept["call_chain_id"].to_list() == [None]
+
+
+def test_n10_n13_what_closes_a_body_keeps_all_opt_in_bits() -> None:
+    document = in_blocks(block("b1", op("J", "UnconditionalBranch", target="b2")), block("b2", op("K")))
+    rows = inline(document).ir.instructions
+    masks = dict(zip(rows["name"].to_list(), rows["optin_mask"].to_list(), strict=True))
+    assert {name: mask for name, mask in masks.items() if name.startswith("C_")} == {
+        "C_J": 3,
+        "C_K": 3,
+        "C_br_to_continuation": 15,
+    }

@@ -56,6 +56,12 @@ def late(ir: IR) -> IR:
     return renamed(ir, "_z", list(range(len(ir))))
 
 
+def test_p2_further_errors_are_counted() -> None:
+    texts = [verifying.refused(verifying.New(0, "X", "wrong", n, {}), batch("a"), "p").message for n in (1, 2, 1_003)]
+    told = "the pass brings in an error: wrong"
+    assert texts == [told, f"{told} (and 1 more error)", f"{told} (and 1,002 more errors)"]
+
+
 @BOTH
 def test_p2_an_error_that_a_pass_brings_in_fails_the_module_and_names_the_pass(when: When) -> None:
     ir = batch("a", "b", "c")

@@ -438,7 +438,7 @@ def _settle_made(edit: Edit, todo: Inlining, places: Places, owners: Array, had:
         mine = change == code
         layout_[mine] = layouts.edit_keys(pool, layout_[mine], keys[0], keys[1])
     edit.settle("instructions", "layout", rows, layout_)
-    _without_provenance(edit, todo, at[~returned])
+    _no_clones(edit, todo, at[~returned])
 
 
 EDGE_KEYS = ("dependencies", "loop_carried_dependencies", "unroll_dependencies", "target", "engine")
@@ -458,9 +458,10 @@ def _made_rows(batch: Extended, bodies: Bodies, body: Array) -> tuple[Array, Arr
     return np.repeat(np.arange(len(body)), count[body]), rows[order][item], returned[order][item]
 
 
-def _without_provenance(edit: Edit, todo: Inlining, rows: Array) -> None:
-    """Let what bodies were closed with have none (rule N16): some instructions, and the continuation."""
+def _no_clones(edit: Edit, todo: Inlining, rows: Array) -> None:
+    """Let what bodies were closed with, some instructions and the continuation, not be as clones are (rules N10, N16)."""
     if len(rows):
+        edit.settle("instructions", "optin_mask", rows, np.full(len(rows), NULL_INT))
         edit.settle("instructions", "call_chain_id", rows, np.full(len(rows), -1))
         edit.forget("instructions", todo.batch.made)
     runs = edit.runs["blocks"]
