@@ -459,7 +459,7 @@ def _made_rows(batch: Extended, bodies: Bodies, body: Array) -> tuple[Array, Arr
 
 
 def _no_clones(edit: Edit, todo: Inlining, rows: Array) -> None:
-    """Let what bodies were closed with, some instructions and the continuation, not be as clones are (rules N10, N16)."""
+    """Let what bodies were closed with, instructions and the continuation, not be as clones are (rules N10, N16)."""
     if len(rows):
         edit.settle("instructions", "optin_mask", rows, np.full(len(rows), NULL_INT))
         edit.settle("instructions", "call_chain_id", rows, np.full(len(rows), -1))
