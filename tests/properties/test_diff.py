@@ -117,6 +117,7 @@ def test_there_is_a_difference_exactly_if_documents_differ(document: Json, rando
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @given(anything, randoms)
 @many
 def test_there_is_a_difference_exactly_if_documents_differ_at_length(document: Json, random: Random) -> None:
@@ -369,6 +370,7 @@ def test_inlining_is_accounted_for_row_by_row(document: Json) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @given(calls)
 @many
 def test_inlining_is_accounted_for_row_by_row_at_length(document: Json) -> None:

@@ -335,7 +335,9 @@ def _change_clones(edit: Edit, todo: Inlining) -> None:
     """Set the origin of sets and clear opt-in bits of instructions (rules N8, N10)."""
     batch, pool = todo.batch, todo.batch.ir.pools.layouts
     edit.instead("sets", "origin", todo.origin)
-    edit.instead("sets", "layout", layouts.add_key(pool, batch.column("sets", "layout"), "origin"))
+    layout_, rows = batch.column("sets", "layout").copy(), expand(*todo.bodies.windows["sets"])
+    layout_[rows] = layouts.add_key(pool, layout_[rows], "origin")
+    edit.instead("sets", "layout", layout_)
     tables = (edit.ir.tables["instructions"], edit.added["instructions"])
     if any(table.has("optin_mask") for table in tables):
         mask = np.concatenate([table["optin_mask"] for table in tables])
