@@ -44,7 +44,7 @@ def cells(ir: "IR", table: str, declared: schema.Column) -> Array | Strings | No
     if isinstance(values, Strings) or declared.kind == "text":
         return values
     if values is None:
-        values = np.full(ir.count(table), schema.NULLS[declared.kind], schema.DTYPES[declared.kind])
+        values = ir.array(table, declared.name)
     if declared.default is not None:
         values = np.where(values == schema.NULLS[declared.kind], declared.default, values)
     return values

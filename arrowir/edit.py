@@ -29,7 +29,7 @@ from arrowir.runs import (
     sort_references,
     text_bytes,
 )
-from arrowir.store import Array, Strings, Table, children, starts
+from arrowir.store import Array, Strings, Table, children, in_parts, starts
 from arrowir_kernels import copy_runs, fill_runs, increase_runs, map_runs, number_runs, place_clones, shift_runs
 
 _NAMES = {
@@ -191,13 +191,7 @@ class Edit:
 
     def at(self, table: str, column: str, rows: Array) -> Array:
         """Return the cells of a column of numbers in some old and added rows."""
-        old, new = self.ir.tables[table], self.added[table]
-        added = rows >= len(old)
-        if not added.any():
-            return old.at(column, rows)
-        found = new.at(column, np.where(added, rows - len(old), 0))
-        found[~added] = old.at(column, rows[~added])
-        return found
+        return in_parts(self.ir.tables[table][column], self.added[table][column], rows)
 
     def follow(self, tables: Iterable[str] = schema.STORED) -> None:
         """Derive the runs of tables whose parents have runs, top down; new rows alone are appended."""
@@ -402,7 +396,7 @@ class Edit:
         if old.has(column.name) or new.has(column.name):
             first, second = old[column.name], new[column.name]
         else:
-            first, second, start = np.full(longest, schema.NULLS[column.kind], dtype), np.empty(0, dtype), start * 0
+            first, second, start = old.absent(column.name, longest), old.absent(column.name, 0), start * 0
         if (instead := self.replaced.get((table, column.name))) is None:
             return first, second, start
         first = np.concatenate((first, second))

@@ -207,17 +207,20 @@ class Table:
         """Return a column as an array, absent cells as the kind's null value."""
         column = self.columns[name]
         if column is None:
-            kind = self.schema.column(name).kind
-            return np.full(self.length, schema.NULLS[kind], schema.DTYPES[kind])
+            return self.absent(name, self.length)
         assert not isinstance(column, Strings), name
         return column
+
+    def absent(self, name: str, rows: int) -> Array:
+        """Return absent cells of a column of numbers."""
+        kind = self.schema.column(name).kind
+        return np.full(rows, schema.NULLS[kind], schema.DTYPES[kind])
 
     def at(self, name: str, rows: Array) -> Array:
         """Return the cells of a column of numbers in some rows; none is made for the others where all are absent."""
         column = self.columns[name]
         if column is None:
-            kind = self.schema.column(name).kind
-            return np.full(len(rows), schema.NULLS[kind], schema.DTYPES[kind])
+            return self.absent(name, len(rows))
         assert not isinstance(column, Strings), name
         return column[rows]
 
@@ -312,6 +315,22 @@ def children(keys: Array, rows: Array, count: "Array | int" = 1) -> tuple[NDArra
     first, number = np.empty(len(start), np.int64), np.empty(len(start), np.int64)
     find_children(keys, start, np.ascontiguousarray(length), first, number)
     return first, number
+
+
+def in_parts(first: Array, second: Array, rows: Array) -> Array:
+    """Return the cells in some rows of a column that stands in two parts, one behind the other.
+
+    Examples
+    --------
+    >>> in_parts(np.array([7, 8]), np.array([9]), np.array([2, 0]))
+    array([9, 7])
+    """
+    behind = rows >= len(first)
+    if not behind.any():
+        return first[rows]
+    found = second[np.where(behind, rows - len(first), 0)]
+    found[~behind] = first[rows[~behind]]
+    return found
 
 
 def pointing(keys: Ids, marked: Array) -> NDArray[np.int64]:

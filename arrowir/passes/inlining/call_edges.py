@@ -17,7 +17,7 @@ from arrowir.passes.inlining import empty_bodies
 from arrowir.passes.inlining.extended import Extended
 from arrowir.passes.inlining.kernel_bodies import Bodies
 from arrowir.runs import Runs, concat_tables, expand
-from arrowir.store import Array, Table, children, distinct, pointing, starts
+from arrowir.store import Array, Table, children, distinct, in_parts, pointing, starts
 from arrowir_kernels import list_unmarked, mark_ends, mark_rows
 
 MANY = 8
@@ -44,12 +44,7 @@ class Dependencies:
 
     def pick(self, name: str, rows: Array) -> Array:
         """Return the cells of a column in some rows, added ones too."""
-        old, begin = self._batch.column("dependencies", name), self._batch.count("dependencies")
-        if not len(self._more):
-            return old[rows]
-        found = self._more[name][np.maximum(rows - begin, 0)]
-        found[rows < begin] = old[rows[rows < begin]]
-        return found
+        return in_parts(self._batch.column("dependencies", name), self._more[name], rows)
 
     @cached_property
     def instruction_id(self) -> Array:

@@ -369,10 +369,11 @@ def of_each(ids: Array, size: int, fact: Callable[[int], int], absent: int = 0) 
     return _facts(ids, size, fact, absent)[ids]
 
 
-def rows_of(ids: Array, size: int, fact: Callable[[int], int]) -> Array:
-    """Return the rows of whose id something is true, asked as by `of_each`."""
+def rows_of(ids: Array, size: int, fact: Callable[[int], int]) -> tuple[Array, Array]:
+    """Return the rows of whose id something is true, asked as by `of_each`, and the fact about each."""
     facts = _facts(ids, size, fact, 0)
-    return np.flatnonzero(facts[ids]) if facts.any() else np.empty(0, np.int64)
+    rows = np.flatnonzero(facts[ids]) if facts.any() else np.empty(0, np.int64)
+    return rows, facts[ids[rows]]
 
 
 def _facts(ids: Array, size: int, fact: Callable[[int], int], absent: int) -> Array:
